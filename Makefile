@@ -18,12 +18,12 @@ $(STAMP): requirements.lock pyproject.toml infra/setup.sh jobs/run/jars.py
 setup: $(STAMP) ## make the virtual environment from the lock file, and fetch Delta's jars
 
 demo: $(STAMP) ## the pattern catalogue's examples, end to end on the local log
-	@$(BIN)/python -m jobs.cli.demo
+	@$(BIN)/python -m strandline.jobs.cli.demo
 
 up: $(STAMP) ## Dagster and the HTTP server on loopback, over the same lake; make up PORT=3001 SERVE_PORT=8089
-	@$(BIN)/python -m orchestration.up $(if $(PORT),--port $(PORT)) $(if $(SERVE_PORT),--serve-port $(SERVE_PORT))
+	@$(BIN)/python -m strandline.orchestration.up $(if $(PORT),--port $(PORT)) $(if $(SERVE_PORT),--serve-port $(SERVE_PORT))
 
-check: $(STAMP) ## formatting, lint with the layer rule, strict types, the floors of the house
+check: $(STAMP) ## formatting, lint, strict types, the floors of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -32,11 +32,11 @@ check: $(STAMP) ## formatting, lint with the layer rule, strict types, the floor
 house: $(STAMP) ## the rooms, what they import of each other, the largest of everything; fails where it is not as planned
 	@$(BIN)/python -m infra.house
 
-house-write: $(STAMP) ## write the lint rules of the rooms and the tables of docs/architecture.md
+house-write: $(STAMP) ## write the table of rooms in docs/architecture.md
 	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass
-	$(BIN)/python -m jobs.run.jars kafka dynamodb s3
+	$(BIN)/python -m strandline.jobs.run.jars kafka dynamodb s3
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
@@ -55,7 +55,7 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
 	STRANDLINE_PATHS_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/paths/test_paths.py
 	STRANDLINE_PATHS_SPARK_EXAMPLES=200 $(BIN)/python -m pytest tests/properties/paths/test_paths_on_spark.py
-	$(BIN)/python -m jobs.run.jars jdbc
+	$(BIN)/python -m strandline.jobs.run.jars jdbc
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
 	$(BIN)/python -m tests.campaigns.engine_equality --kinds 3 --rows 60 --values 100000
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
@@ -65,7 +65,7 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	$(BIN)/python -m tests.campaigns.server --seed 1 --requests 20000
 
 bench-ingest: $(STAMP) ## events per second from a real broker into an event log
-	$(BIN)/python -m jobs.run.jars kafka
+	$(BIN)/python -m strandline.jobs.run.jars kafka
 	$(BIN)/python -m benchmarks.ingest
 
 bench-flat: $(STAMP) ## what 1,000 changes cost after 1 M and after 20 M events
@@ -81,7 +81,7 @@ bench-commits: $(STAMP) ## what an epoch costs to store, against the ways of Del
 	$(BIN)/python -m benchmarks.commit_ways
 
 bench-freshness: $(STAMP) ## seconds from an event's production until a pull shows it, by a real broker, with a chart in build/freshness
-	$(BIN)/python -m jobs.run.jars kafka
+	$(BIN)/python -m strandline.jobs.run.jars kafka
 	$(BIN)/python -m benchmarks.freshness --out build/freshness
 
 bench-large: $(STAMP) ## a hot key, ten million keys, a lake that is larger than memory: time, memory, right answers

@@ -22,26 +22,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.kafka.broker import KafkaBroker
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation_of
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import Source
-from jobs.model.settings import KafkaSettings, Settings, load_settings
-from jobs.model.stage_columns import spec_of_input
-from jobs.operate.from_topic import rebuild_from_topic
-from jobs.publish.declared import published_views
-from jobs.publish.open import open_publisher
-from jobs.run.publishing import publishing
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta.commit import Rows
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation_of
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.operate.from_topic import rebuild_from_topic
+from strandline.jobs.publish.declared import published_views
+from strandline.jobs.publish.open import open_publisher
+from strandline.jobs.run.publishing import publishing
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, page VARCHAR, seconds BIGINT) WITH (KAFKA_TOPIC = 'visits');

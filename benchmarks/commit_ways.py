@@ -31,13 +31,13 @@ from unittest.mock import patch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.model.settings import load_settings
-from jobs.run.spark import spark_session
-from state_store.commits import CommitRecord, Head
-from state_store.delta import stored_table
-from state_store.delta.commit import commit
-from state_store.spark.table import Table
-from state_store.tablespec import TableSpec
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.spark import spark_session
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import stored_table
+from strandline.state_store.delta.commit import commit
+from strandline.state_store.spark.table import Table
+from strandline.state_store.tablespec import TableSpec
 
 # The first epochs pay for code that the JVM has not compiled yet.
 WARM_UP = 2

@@ -33,14 +33,14 @@ import pyarrow as pa
 from deltalake import Schema
 from pyroaring import BitMap64
 
-from state_store.commits import CommitRecord, Head
-from state_store.delta import commit, log
-from state_store.delta.deletion_vectors import write_vectors
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.schema_commits import create_table, new_table_id
-from state_store.delta.snapshot import read_snapshot
-from state_store.delta.staging import Staged, stage_rows
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import commit, log
+from strandline.state_store.delta.deletion_vectors import write_vectors
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.schema_commits import create_table, new_table_id
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.staging import Staged, stage_rows
+from strandline.state_store.tablespec import TableSpec
 
 SCHEMA = pa.schema([("k", pa.int64()), ("category", pa.string()), ("total", pa.float64())])
 SPEC = TableSpec("t", (("k", "BIGINT"), ("category", "STRING"), ("total", "DOUBLE")), "keyed", ("k",))

@@ -38,10 +38,10 @@ from benchmarks.clicks.visibility import Clicks, Visibility
 from benchmarks.measuring.process_tree import ProcessorWatch
 from benchmarks.measuring.time_chart import Panel, svg
 from infra.kafka.broker import KafkaBroker
-from jobs.model.settings import KafkaSettings, Settings, load_settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 
 PIPELINE: Final = "five_views"
 _JOINS: Final = ("per_country", "per_section")

@@ -17,26 +17,26 @@ import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
-from jobs.catalog.relations import event_log
-from jobs.ingest.event_logs import log_spec
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings, load_settings
-from jobs.model.stage_columns import spec_of_input
-from jobs.run.refresh_tasks import RefreshTasks
-from jobs.run.refresh_views import Refreshed, refresh_all
-from jobs.run.schedule import Maintained, maintained
-from jobs.run.spark import spark_session
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta.commit import Rows
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest
-from state_store.kernel.kernel import Kernel
-from state_store.kernel.tally import Tally
-from state_store.layout import Lake
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.run.refresh_tasks import RefreshTasks
+from strandline.jobs.run.refresh_views import Refreshed, refresh_all
+from strandline.jobs.run.schedule import Maintained, maintained
+from strandline.jobs.run.spark import spark_session
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.tally import Tally
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from jobs.model.relation import Relation
+    from strandline.jobs.model.relation import Relation
 
 PIPELINE = "bench"
 PRODUCTS = 1_000

@@ -29,13 +29,13 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Target
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.settings import KafkaSettings, Settings, load_settings
-from jobs.run.spark import spark_session
-from state_store.layout import Lake
+from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.run.spark import spark_session
+from strandline.state_store.layout import Lake
 
 PARTITIONS = 4
 COLUMNS = (

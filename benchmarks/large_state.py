@@ -30,14 +30,14 @@ import pyarrow.compute as pc
 
 from benchmarks.histories import PIPELINE, History
 from benchmarks.measuring.peak_memory import PeakMemory
-from jobs.catalog.relations import event_log
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import Source
-from jobs.model.settings import load_settings
-from jobs.run.refresh_tasks import RefreshTasks
-from jobs.run.spark import spark_session
-from state_store.delta import reader
-from state_store.paths import sizes_below
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.refresh_tasks import RefreshTasks
+from strandline.jobs.run.spark import spark_session
+from strandline.state_store.delta import reader
+from strandline.state_store.paths import sizes_below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

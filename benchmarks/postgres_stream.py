@@ -23,11 +23,11 @@ import psycopg
 
 from benchmarks.measuring.process_tree import processes_below
 from benchmarks.serve import make_view
-from jobs.model.settings import load_settings
+from strandline.jobs.model.settings import load_settings
 
 PORT = 18_433
 _ROWS = "SELECT id, customer, total FROM bench"
-_COMMAND = "from jobs.cli.main import main; main()"
+_COMMAND = "from strandline.jobs.cli.main import main; main()"
 
 
 def main() -> None:

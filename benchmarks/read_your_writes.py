@@ -29,8 +29,8 @@ import httpx
 import numpy as np
 
 from benchmarks.measuring.process_tree import processor_seconds
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
 
 PIPELINE = "writes"
 DEFINITIONS = """

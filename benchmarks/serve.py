@@ -30,25 +30,25 @@ import uvicorn
 from benchmarks.measuring.process_tree import processor_seconds
 from benchmarks.serving.http_load import nothing, put_load
 from benchmarks.serving.other_lookups import lookups
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation
-from jobs.model.settings import Settings, load_settings
-from jobs.model.stage_columns import spec_of_input
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.delta.commit import Rows
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.layout import Lake
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
-from state_store.replicas.rocksdb.store import RocksStore
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.layout import Lake
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.rocksdb.store import RocksStore
 
 PORT = 18_088
 DEFINITIONS = """

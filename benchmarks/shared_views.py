@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.histories import Engines, History, engines
-from state_store.delta import reader
+from strandline.state_store.delta import reader
 
 AIM = 3.0
 # The first epochs pay for code that the JVM has not compiled yet.

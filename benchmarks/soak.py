@@ -29,19 +29,19 @@ import pyarrow as pa
 
 from benchmarks.clicks.five_views import PAGES, STATEMENTS, VIEWS, VISITORS, click, country, section
 from benchmarks.histories import PIPELINE, History
-from jobs.catalog.relations import event_log, relation
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import Source
-from jobs.model.settings import RetentionSettings, Settings, load_settings
-from jobs.operate.maintenance.execute import execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.operate.verify.verify import verify
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained
-from state_store.delta import log
-from state_store.delta.snapshot import read_snapshot
-from state_store.kernel.kernel import Kernel
-from state_store.paths import LakePath, sizes_below
+from strandline.jobs.catalog.relations import event_log, relation
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import RetentionSettings, Settings, load_settings
+from strandline.jobs.operate.maintenance.execute import execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import Maintained
+from strandline.state_store.delta import log
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.paths import LakePath, sizes_below
 
 SLOWER: Final = 1.3
 """How much longer the last thousand epochs may take than the second: more would mean that age costs something. The

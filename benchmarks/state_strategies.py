@@ -26,20 +26,20 @@ from random import Random
 from benchmarks.histories import PIPELINE, PRODUCTS, History
 from benchmarks.shared_views import arrangements, views
 from benchmarks.strategy_page import Measured, Mix, written
-from jobs.functions.python.register import Library
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import View
-from jobs.partial.plan import partial_plan
-from jobs.partial.upquery import Key, Upqueries
-from jobs.partial.view import PartialView
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import View
+from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.partial.upquery import Key, Upqueries
+from strandline.jobs.partial.view import PartialView
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import Maintained
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
 
 STATES = ("full", "shared", "partial")
 WARM_UP = 2

@@ -26,9 +26,9 @@ from benchmarks.measuring.peak_memory import PeakMemory
 from benchmarks.measuring.process_tree import processor_seconds
 from benchmarks.peers import flink, hand_written
 from benchmarks.workload_data import STEADY, WORKLOADS, Measured, Workload
-from jobs.catalog.relations import event_log
-from jobs.model.definitions import Source
-from state_store.delta import reader
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.model.definitions import Source
+from strandline.state_store.delta import reader
 
 
 def main() -> None:

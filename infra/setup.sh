@@ -53,7 +53,7 @@ echo "strandline: preparing $venv (a few minutes, once)" >&2
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
-"$venv/bin/python" -m jobs.run.jars delta >/dev/null
-"$venv/bin/python" -m jobs.run.class_archive >/dev/null 2>&1 ||
+"$venv/bin/python" -m strandline.jobs.run.jars delta >/dev/null
+"$venv/bin/python" -m strandline.jobs.run.class_archive >/dev/null 2>&1 ||
   echo "strandline: no class archive could be written; Spark starts, more slowly" >&2
 touch "$venv/.ready"

@@ -17,11 +17,11 @@ import dagster as dg
 from dagster import DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from jobs.model.settings import Settings
-from jobs.model.stewardship import Severity
-from jobs.operate.watch import Alert, alerts
-from orchestration.webhooks import News, send
-from state_store.delta.log import now_ms
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stewardship import Severity
+from strandline.jobs.operate.watch import Alert, alerts
+from strandline.orchestration.webhooks import News, send
+from strandline.state_store.delta.log import now_ms
 
 log = logging.getLogger("strandline.alerts")
 

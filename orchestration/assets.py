@@ -7,13 +7,13 @@ from typing import Any
 
 import dagster as dg
 
-from jobs.model.definitions import Definition
-from jobs.operate.quality.hindrances import Hindrance, Hindrances
-from orchestration.commits import last_told
-from orchestration.launch import DrainClient, drain_command
-from orchestration.metadata import with_definition
-from orchestration.roles import Role, identifier, role_of, table_of
-from orchestration.translator import Translator
+from strandline.jobs.model.definitions import Definition
+from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
+from strandline.orchestration.commits import last_told
+from strandline.orchestration.launch import DrainClient, drain_command
+from strandline.orchestration.metadata import with_definition
+from strandline.orchestration.roles import Role, identifier, role_of, table_of
+from strandline.orchestration.translator import Translator
 
 # A broker that restarts, or a writer that is just ending, is back within a minute: 5 s, 10 s, 20 s of waiting.
 _RETRIES = 3

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from jobs.model.errors import SourceError
-from jobs.publish.declared import published_views, topic_as_source
-from jobs.publish.standing import topic_standing
-from orchestration.roles import Role, asset_key, identifier
-from orchestration.stewards import stewardship_of
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.model.errors import SourceError
+from strandline.jobs.publish.declared import published_views, topic_as_source
+from strandline.jobs.publish.standing import topic_standing
+from strandline.orchestration.roles import Role, asset_key, identifier
+from strandline.orchestration.stewards import stewardship_of
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jobs.model.definitions import Definition, View
-    from jobs.model.settings import Settings
-    from jobs.publish.standing import TopicStanding
+    from strandline.jobs.model.definitions import Definition, View
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.publish.standing import TopicStanding
 
 log = logging.getLogger("strandline")
 

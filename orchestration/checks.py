@@ -16,26 +16,26 @@ from typing import Any
 
 import dagster as dg
 
-from jobs.catalog.catalog import Catalog
-from jobs.expect.data_docs import write_docs
-from jobs.expect.validate import validate
-from jobs.expect.verdict import Verdict
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.settings import Settings
-from jobs.model.stewardship import Expectation, Stewardship
-from jobs.operate.quality.freshness import Waiting
-from jobs.operate.quality.proofs import PROOFS, prove
-from jobs.operate.quality.quarantine import with_quarantine
-from jobs.operate.quality.vital_signs import VITAL_SIGNS, VitalSigns
-from orchestration.changelog_topics import ChangelogTopics
-from orchestration.metadata import data_docs
-from orchestration.roles import identifier
-from orchestration.translator import Translator
-from orchestration.verdicts import evaluation_of, result_of
-from state_store.delta.log import now_ms
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.expect.data_docs import write_docs
+from strandline.jobs.expect.validate import validate
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stewardship import Expectation, Stewardship
+from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.proofs import PROOFS, prove
+from strandline.jobs.operate.quality.quarantine import with_quarantine
+from strandline.jobs.operate.quality.vital_signs import VITAL_SIGNS, VitalSigns
+from strandline.orchestration.changelog_topics import ChangelogTopics
+from strandline.orchestration.metadata import data_docs
+from strandline.orchestration.roles import identifier
+from strandline.orchestration.translator import Translator
+from strandline.orchestration.verdicts import evaluation_of, result_of
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

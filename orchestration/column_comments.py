@@ -11,15 +11,15 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jobs.model.definitions import Source
-from jobs.sql.dialect import Strandline
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.sql.dialect import Strandline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlglot.tokenizer_core import Token
 
-    from jobs.model.definitions import View
+    from strandline.jobs.model.definitions import View
 
 
 def column_comments(definition: Source | View) -> dict[str, str]:

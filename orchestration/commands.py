@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from jobs.run.lifeline import LIFELINE_FD
-from orchestration.launch import GRACE_SECONDS, Echo, lifeline
-from orchestration.processes import ProcessGroup
+from strandline.jobs.run.lifeline import LIFELINE_FD
+from strandline.orchestration.launch import GRACE_SECONDS, Echo, lifeline
+from strandline.orchestration.processes import ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 # The exit code of a command that worked, and found something that is not as it must be.
 _FOUND_BROKEN = 1
@@ -40,7 +40,7 @@ def run_command(context: dg.OpExecutionContext, settings: Settings, arguments: S
     Raises:
         Failure: it ended with another code than 0. What it printed is in the failure's metadata.
     """
-    command = [sys.executable, "-m", "jobs.cli.main", *arguments, "--json"]
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", *arguments, "--json"]
     with tempfile.TemporaryFile("w+") as output, lifeline() as descriptor:
         environment = {
             **os.environ,

@@ -18,18 +18,18 @@ from typing import Any, Final
 import dagster as dg
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
-from jobs.model.definitions import Definition
-from jobs.model.settings import Settings
-from jobs.operate.quality.hindrances import Hindrances
-from jobs.operate.quality.vital_signs import state_verdict
-from jobs.run.committed import committed
-from jobs.run.dagster_child import data_version, table_metadata
-from orchestration.metadata import from_pipes, with_defined
-from orchestration.roles import Role, identifier, role_of, table_of
-from orchestration.verdicts import evaluation_of
-from state_store.delta import log as delta_log
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.model.definitions import Definition
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.quality.hindrances import Hindrances
+from strandline.jobs.operate.quality.vital_signs import state_verdict
+from strandline.jobs.run.committed import committed
+from strandline.jobs.run.dagster_child import data_version, table_metadata
+from strandline.orchestration.metadata import from_pipes, with_defined
+from strandline.orchestration.roles import Role, identifier, role_of, table_of
+from strandline.orchestration.verdicts import evaluation_of
+from strandline.state_store.delta import log as delta_log
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 VERSION: Final = "delta version"
 """The label of the version in a materialization's metadata."""

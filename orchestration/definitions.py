@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import View
-from jobs.model.settings import load_settings
-from orchestration.alerts import alert_sensor
-from orchestration.assets import topics
-from orchestration.commits import commit_sensor
-from orchestration.launch import DrainClient
-from orchestration.operations import compact_job, lake_jobs
-from orchestration.pipelines import pipeline_of, refresh_job
-from orchestration.schedules import check_job, schedules
-from orchestration.stewards import OWNERS
-from orchestration.streaming import keeper
-from orchestration.translator import Translator
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import load_settings
+from strandline.orchestration.alerts import alert_sensor
+from strandline.orchestration.assets import topics
+from strandline.orchestration.commits import commit_sensor
+from strandline.orchestration.launch import DrainClient
+from strandline.orchestration.operations import compact_job, lake_jobs
+from strandline.orchestration.pipelines import pipeline_of, refresh_job
+from strandline.orchestration.schedules import check_job, schedules
+from strandline.orchestration.stewards import OWNERS
+from strandline.orchestration.streaming import keeper
+from strandline.orchestration.translator import Translator
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-    from jobs.catalog.broken import Broken
-    from jobs.model.definitions import Definition
-    from jobs.model.settings import Settings
-    from orchestration.pipelines import Pipeline
+    from strandline.jobs.catalog.broken import Broken
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.settings import Settings
+    from strandline.orchestration.pipelines import Pipeline
 
 log = logging.getLogger("strandline")
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import dagster as dg
 
-from jobs.model.definitions import View
-from jobs.model.settings import Settings
-from jobs.operate.backup.manifest import numbers
-from jobs.operate.drills.history import record
-from jobs.operate.drills.plan import plan_drills
-from jobs.operate.drills.run import DrillResult, run_drill
-from jobs.operate.drills.scenarios import SCENARIOS
-from orchestration.roles import identifier
-from orchestration.translator import Translator
-from state_store.layout import Lake
-from state_store.paths import LakePath
-from state_store.storage.open import lake_path
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.backup.manifest import numbers
+from strandline.jobs.operate.drills.history import record
+from strandline.jobs.operate.drills.plan import plan_drills
+from strandline.jobs.operate.drills.run import DrillResult, run_drill
+from strandline.jobs.operate.drills.scenarios import SCENARIOS
+from strandline.orchestration.roles import identifier
+from strandline.orchestration.translator import Translator
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
+from strandline.state_store.storage.open import lake_path
 
 
 def pipeline_drills(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
-from jobs.run.heartbeat import SILENT_SECONDS, read_beat
-from state_store.process import Process
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, read_beat
+from strandline.state_store.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dagster import DagsterInstance
 
-    from jobs.run.heartbeat import Beat
-    from state_store.layout import Lake
+    from strandline.jobs.run.heartbeat import Beat
+    from strandline.state_store.layout import Lake
 
 KEEPER_TAG: Final = "strandline/keeper"
 """The tag of a run with the process that executes it: pid, start, boot, host."""

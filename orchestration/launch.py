@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import dagster as dg
 
-from jobs.run.lifeline import LIFELINE_FD
-from orchestration.processes import ProcessGroup
-from state_store.errors import Action
+from strandline.jobs.run.lifeline import LIFELINE_FD
+from strandline.orchestration.processes import ProcessGroup
+from strandline.state_store.errors import Action
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -185,4 +185,4 @@ def _fenced(text: str) -> dg.MetadataValue[Any]:
 
 def drain_command(pipeline: str) -> list[str]:
     """The command that drains a pipeline, with the interpreter that runs this process: it has the packages."""
-    return [sys.executable, "-m", "jobs.run.dagster_child", pipeline]
+    return [sys.executable, "-m", "strandline.jobs.run.dagster_child", pipeline]

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
 
 if TYPE_CHECKING:
-    from jobs.model.stage import Plan
+    from strandline.jobs.model.stage import Plan
 
 
 @dataclass(frozen=True, order=True)

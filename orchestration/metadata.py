@@ -11,17 +11,17 @@ from urllib.parse import quote
 
 import dagster as dg
 
-from jobs.catalog.catalog import Catalog
-from orchestration.column_comments import column_comments
-from orchestration.lineage import Origin
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.orchestration.column_comments import column_comments
+from strandline.orchestration.lineage import Origin
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from jobs.model.definitions import Source, View
-    from jobs.model.settings import Settings
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.definitions import Source, View
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.types import SqlType
 
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"

@@ -13,10 +13,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from jobs.model.settings import Settings
-from jobs.operate.maintenance.execute import TableResult, execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from orchestration.commands import run_command, told
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.maintenance.execute import TableResult, execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.orchestration.commands import run_command, told
 
 
 class Compaction(dg.Config):

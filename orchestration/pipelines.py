@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source, View
-from jobs.operate.quality.hindrances import Hindrances
-from orchestration.assets import pipeline_assets
-from orchestration.checks import cheap_evaluations, pipeline_checks
-from orchestration.commits import Shown, tables_of
-from orchestration.drills import pipeline_drills
-from orchestration.roles import Role, asset_key, identifier
-from orchestration.schedules import made_by
-from orchestration.streaming import stream_job
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.operate.quality.hindrances import Hindrances
+from strandline.orchestration.assets import pipeline_assets
+from strandline.orchestration.checks import cheap_evaluations, pipeline_checks
+from strandline.orchestration.commits import Shown, tables_of
+from strandline.orchestration.drills import pipeline_drills
+from strandline.orchestration.roles import Role, asset_key, identifier
+from strandline.orchestration.schedules import made_by
+from strandline.orchestration.streaming import stream_job
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-    from jobs.model.definitions import Definition
-    from jobs.model.settings import Settings
-    from orchestration.checks import PipelineChecks
-    from orchestration.launch import DrainClient
-    from orchestration.translator import Translator
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.settings import Settings
+    from strandline.orchestration.checks import PipelineChecks
+    from strandline.orchestration.launch import DrainClient
+    from strandline.orchestration.translator import Translator
 
 
 @dataclass(frozen=True)

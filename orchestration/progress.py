@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.open import open_log
-from jobs.model import tables
-from jobs.operate.quality.freshness import Waiting
-from jobs.run.committed import counted_since
-from jobs.run.dagster_child import table_metadata
-from orchestration.changelog_topics import ChangelogTopics
-from orchestration.metadata import from_pipes, with_defined
-from orchestration.roles import Role, role_of, table_of
-from state_store.delta.log import now_ms
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model import tables
+from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.run.committed import counted_since
+from strandline.jobs.run.dagster_child import table_metadata
+from strandline.orchestration.changelog_topics import ChangelogTopics
+from strandline.orchestration.metadata import from_pipes, with_defined
+from strandline.orchestration.roles import Role, role_of, table_of
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobs.model.definitions import Definition
-    from jobs.model.report import TableReport
-    from jobs.model.settings import Settings
-    from jobs.run.heartbeat import Beat
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.report import TableReport
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.run.heartbeat import Beat
 
 Event = dg.AssetMaterialization | dg.AssetObservation
 

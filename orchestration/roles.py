@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from jobs.catalog.called import Called
+    from strandline.jobs.catalog.called import Called
 
 TABLE_NAME = "dagster/table_name"
 _ROLE = "strandline/role"

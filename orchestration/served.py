@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.settings import load_settings
-from jobs.server.access.tokens import make_token
-from state_store.disk_errors import disk_errors
-from state_store.failpoints import failpoint
-from state_store.files import sync_file, sync_folder
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.tokens import make_token
+from strandline.state_store.disk_errors import disk_errors
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import sync_file, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -28,7 +28,16 @@ def server_command(home: Path, port: int) -> list[str]:
     """The arguments of the Python that runs us, for a server on loopback."""
     folder = home / "server"
     listen = ["--listen", f"{HOST}:{port}"]
-    return ["-m", "jobs.cli", "serve", *listen, "--folder", str(folder), "--tokens", str(folder / "tokens.json")]
+    return [
+        "-m",
+        "strandline.jobs.cli",
+        "serve",
+        *listen,
+        "--folder",
+        str(folder),
+        "--tokens",
+        str(folder / "tokens.json"),
+    ]
 
 
 def token_file(home: Path) -> Path:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orchestration.processes import ProcessGroup, last_lines, signals_held_back
+from strandline.orchestration.processes import ProcessGroup, last_lines, signals_held_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

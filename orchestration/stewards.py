@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.stewardship import Stewardship
-from orchestration.roles import role_tag
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.orchestration.roles import role_tag
 
 if TYPE_CHECKING:
-    from jobs.model.definitions import Source, View
-    from orchestration.roles import Role
+    from strandline.jobs.model.definitions import Source, View
+    from strandline.orchestration.roles import Role
 
 OWNERS = ("team:strandline",)
 """Of what nobody owns."""

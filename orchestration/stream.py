@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from jobs.run.heartbeat import SILENT_SECONDS, Beat, read_beat
-from orchestration.launch import GRACE_SECONDS
-from orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
-from state_store.delta.log import now_ms
-from state_store.errors import Action
-from state_store.process import process
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Beat, read_beat
+from strandline.orchestration.launch import GRACE_SECONDS
+from strandline.orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import Action
+from strandline.state_store.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from orchestration.progress import Event, Progress
-    from state_store.layout import Lake
-    from state_store.process import Process
+    from strandline.orchestration.progress import Event, Progress
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.process import Process
 
 POLL_SECONDS: Final = 0.5
 """Between two looks whether the stream lives: one read of /proc."""
@@ -57,7 +57,7 @@ _FIRST_BEAT_SECONDS: Final = 120.0
 
 def stream_command(pipeline: str) -> list[str]:
     """The command of a stream, with the interpreter that runs this process: it has the packages."""
-    return [sys.executable, "-m", "jobs.run.stream_child", pipeline]
+    return [sys.executable, "-m", "strandline.jobs.run.stream_child", pipeline]
 
 
 @dataclass(frozen=True)

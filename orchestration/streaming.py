@@ -9,17 +9,17 @@ from typing import Any
 
 import dagster as dg
 
-from jobs.model.definitions import Definition
-from jobs.model.settings import Settings
-from orchestration.commits import last_told, tables_of
-from orchestration.keeper import KEEPER_TAG, Found, Start, Wait, decide, free_slots
-from orchestration.processes import Group
-from orchestration.progress import Progress
-from orchestration.roles import Role, identifier, role_of
-from orchestration.stream import Pace, Watch, stream_command
-from state_store.delta.log import now_ms
-from state_store.layout import Lake
-from state_store.process import process
+from strandline.jobs.model.definitions import Definition
+from strandline.jobs.model.settings import Settings
+from strandline.orchestration.commits import last_told, tables_of
+from strandline.orchestration.keeper import KEEPER_TAG, Found, Start, Wait, decide, free_slots
+from strandline.orchestration.processes import Group
+from strandline.orchestration.progress import Progress
+from strandline.orchestration.roles import Role, identifier, role_of
+from strandline.orchestration.stream import Pace, Watch, stream_command
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.layout import Lake
+from strandline.state_store.process import process
 
 _INTERVAL_SECONDS = 10
 """Between two ticks, of which each costs a query of the last runs and one small file for each pipeline. A stream that

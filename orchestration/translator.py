@@ -17,26 +17,34 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from jobs.catalog.called import Called
-from jobs.model import tables
-from jobs.model import types as t
-from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import SqlError
-from jobs.publish.declared import published
-from orchestration.changelog_topics import changelog_topic
-from orchestration.lineage import Origin, lineage
-from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, copied, described, schema_of, served
-from orchestration.roles import KINDS, TABLE_NAME, Role, as_called, asset_key, code_hash, identifier
-from orchestration.stewards import stewardship_of
-from state_store.columns import TIMESTAMP, VERSION, WEIGHT
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.model import tables
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.publish.declared import published
+from strandline.orchestration.changelog_topics import changelog_topic
+from strandline.orchestration.lineage import Origin, lineage
+from strandline.orchestration.metadata import (
+    COLUMN_SCHEMA,
+    column_lineage,
+    column_schema,
+    copied,
+    described,
+    schema_of,
+    served,
+)
+from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, as_called, asset_key, code_hash, identifier
+from strandline.orchestration.stewards import stewardship_of
+from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jobs.model.stage import Plan
-    from jobs.model.types import SqlType
-    from state_store.layout import Lake
+    from strandline.jobs.model.stage import Plan
+    from strandline.jobs.model.types import SqlType
+    from strandline.state_store.layout import Lake
 
 _CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = ((WEIGHT, t.BIGINT), (VERSION, t.BIGINT), (TIMESTAMP, t.TIMESTAMP))
 

@@ -1,4 +1,4 @@
-"""`python -m orchestration.up [--port N] [--serve-port N]`: Dagster's webserver and daemon, and the HTTP server, on
+"""`python -m strandline.orchestration.up [--port N] [--serve-port N]`: Dagster and the server, on
 loopback, until Ctrl-C.
 
 State lies in DAGSTER_HOME, by default `.dagster` in the working directory. Dagster reads its settings from there, so
@@ -20,13 +20,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from jobs.model.settings import load_settings
-from orchestration.processes import signals_held_back
-from orchestration.served import link_assets, server_command, token_file
-from orchestration.services import Service
-from state_store.errors import SettingsError, StrandlineError
-from state_store.files import make_folder
-from state_store.layout import Lake
+from strandline.jobs.model.settings import load_settings
+from strandline.orchestration.processes import signals_held_back
+from strandline.orchestration.served import link_assets, server_command, token_file
+from strandline.orchestration.services import Service
+from strandline.state_store.errors import SettingsError, StrandlineError
+from strandline.state_store.files import make_folder
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         0 after Ctrl-C; 1 when one of them ends again and again; 2 when they cannot be started.
     """
-    parser = argparse.ArgumentParser(prog="python -m orchestration.up", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m strandline.orchestration.up", description=__doc__)
     parser.add_argument("--port", type=int, default=_PORT, help=f"port of the webserver on {_HOST} (default {_PORT})")
     parser.add_argument("--serve-port", type=int, default=_SERVE_PORT, help=f"of the server (default {_SERVE_PORT})")
     options = parser.parse_args(arguments)
@@ -188,7 +188,9 @@ def _require_free(port: int, other: str) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             raise SettingsError(
-                f"port {port} is taken", where=_HOST, hint=f"choose another: python -m orchestration.up {other}"
+                f"port {port} is taken",
+                where=_HOST,
+                hint=f"choose another: python -m strandline.orchestration.up {other}",
             ) from error
 
 

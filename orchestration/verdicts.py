@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from orchestration.roles import identifier
+from strandline.orchestration.roles import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.expect.verdict import Verdict
+    from strandline.jobs.expect.verdict import Verdict
 
 
 def result_of(verdict: Verdict, key: dg.AssetKey, metadata: Mapping[str, Any] | None = None) -> dg.AssetCheckResult:

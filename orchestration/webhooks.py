@@ -22,8 +22,8 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobs.model.settings import AlertSettings
-    from jobs.operate.watch import Alert
+    from strandline.jobs.model.settings import AlertSettings
+    from strandline.jobs.operate.watch import Alert
 
 _ANSWERS_WITHIN_SECONDS: Final = 10.0
 """A webhook that does not answer must not keep the tick from the log, nor the daemon from other sensors."""

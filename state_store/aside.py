@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from state_store import begun
-from state_store.files import make_folder
-from state_store.folders import move_folder
-from state_store.paths import is_folder
+from strandline.state_store import begun
+from strandline.state_store.files import make_folder
+from strandline.state_store.folders import move_folder
+from strandline.state_store.paths import is_folder
 
 if TYPE_CHECKING:
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 
 def set_aside(lake: Lake, table: str) -> LakePath | None:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from state_store.checksum import members_in, sealed_members
-from state_store.errors import TableLost
-from state_store.files import make_folder, replace
-from state_store.folders import remove_file
-from state_store.layout import name_of
-from state_store.paths import files_in
-from state_store.wording import Name, sentence
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.errors import TableLost
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.folders import remove_file
+from strandline.state_store.layout import name_of
+from strandline.state_store.paths import files_in
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 
 def check_not_lost(lake: Lake, table: str) -> None:

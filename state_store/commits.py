@@ -11,9 +11,9 @@ import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from state_store import wording
-from state_store.checksum import EMPTY
-from state_store.errors import CorruptState
+from strandline.state_store import wording
+from strandline.state_store.checksum import EMPTY
+from strandline.state_store.errors import CorruptState
 
 FORMAT: Final = 2
 """The format that is written. 1 had no checksum, and its vectors held bare version numbers; it is still read."""

@@ -9,12 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable, StoreError
+from strandline.state_store.errors import (
+    DiskFailed,
+    KeyRefused,
+    ObjectMissing,
+    StorageDenied,
+    StorageUnavailable,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")

@@ -19,15 +19,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from state_store.disk_errors import disk_errors
-from state_store.errors import StorageDenied
-from state_store.failpoints import failpoint
-from state_store.location import Location
+from strandline.state_store.disk_errors import disk_errors
+from strandline.state_store.errors import StorageDenied
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 
 def create(path: LakePath, data: bytes) -> bool:

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from state_store.errors import StoreError
-from state_store.failpoints import failpoint
-from state_store.files import sync_folder
-from state_store.location import Location
-from state_store.paths import LakePath, within
-from state_store.process import process
+from strandline.state_store.errors import StoreError
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import sync_folder
+from strandline.state_store.location import Location
+from strandline.state_store.paths import LakePath, within
+from strandline.state_store.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

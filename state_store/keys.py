@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from state_store.errors import KeyRefused
+from strandline.state_store.errors import KeyRefused
 
 # A control character is legal on a disk, and breaks the listings (XML) and the headers of object stores; a backslash is
 # a separator to some of their tools.

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from state_store.errors import ObjectMissing
-from state_store.paths import is_folder
-from state_store.wording import Name
+from strandline.state_store.errors import ObjectMissing
+from strandline.state_store.paths import is_folder
+from strandline.state_store.wording import Name
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 # A name itself never has one: `safe_name` encodes it.
 _MARK = "!"

@@ -17,18 +17,18 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from state_store.checksum import members_in, sealed_members
-from state_store.errors import CorruptState, TableMissing
-from state_store.files import make_folder, replace
-from state_store.folders import remove_file
-from state_store.layout import safe_name, table_at
-from state_store.paths import files_in, is_folder
-from state_store.wording import sentence
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.errors import CorruptState, TableMissing
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.folders import remove_file
+from strandline.state_store.layout import safe_name, table_at
+from strandline.state_store.paths import files_in, is_folder
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 FOLDER: Final = "_leases"
 """Below the table, so that the leases go where it goes; with '_' no reader of Delta takes it for data."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_store.keys import checked_key, joined
+from strandline.state_store.keys import checked_key, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from state_store.storage_verbs import Entry, Storage
+    from strandline.state_store.storage_verbs import Entry, Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from state_store.errors import LockLost, WriterBusy
-from state_store.process import Process, process
+from strandline.state_store.errors import LockLost, WriterBusy
+from strandline.state_store.process import Process, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from state_store.keys import joined
-from state_store.location import Location
+from strandline.state_store.keys import joined
+from strandline.state_store.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,16 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from state_store import leases
-from state_store.errors import LeaseHeld
-from state_store.layout import table_at
-from state_store.tablespec import RECOVERY_HORIZON_MS
-from state_store.wording import Name, sentence
+from strandline.state_store import leases
+from strandline.state_store.errors import LeaseHeld
+from strandline.state_store.layout import table_at
+from strandline.state_store.tablespec import RECOVERY_HORIZON_MS
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from state_store.columns import FILE, POSITION, STATE
+from strandline.state_store.columns import FILE, POSITION, STATE
 
 # Readers can resume, and tables be restored, from versions up to this age. A month: longer than any holiday's outage;
 # Delta's default for removed files is 7 days, after which it refuses to read the changelog even if the files remain.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 Read = TypeVar("Read")
 

@@ -11,7 +11,7 @@ What is in here is public and stays as it is; the packages beneath (`jobs`, `sta
 
 from __future__ import annotations
 
-from state_store.errors import Action, StrandlineError
 from strandline.lake import Lake, open_lake
+from strandline.state_store.errors import Action, StrandlineError
 
 __all__ = ("Action", "Lake", "StrandlineError", "open_lake")

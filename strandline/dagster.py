@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.settings import load_settings
+from strandline.jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
     import dagster
+
     from strandline.lake import Lake
 
 
@@ -24,6 +25,6 @@ def definitions(lake: Lake | None = None) -> dagster.Definitions:
     Raises:
         SettingsError: a setting is unknown or wrong.
     """
-    from orchestration.definitions import build
+    from strandline.orchestration.definitions import build
 
     return build(lake.settings if lake is not None else load_settings())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.settings import load_settings
-from state_store.delta import reader
-from state_store.errors import ObjectMissing, SettingsError, VersionGone
-from state_store.layout import Lake as Layout
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.settings import load_settings
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import ObjectMissing, SettingsError, VersionGone
+from strandline.state_store.layout import Lake as Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.model.report import RunReport
-    from jobs.model.settings import Settings
-    from jobs.session.apply import Applied
+    from strandline.jobs.model.report import RunReport
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.session.apply import Applied
 
 
 def open_lake(path: str | Path | None = None, **settings: object) -> Lake:
@@ -146,11 +146,11 @@ class Lake:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
-        from jobs.catalog.stored_names import stored_statement
-        from jobs.functions.python.register import Library
-        from jobs.model.errors import SqlSyntaxError
-        from jobs.partial.pull import pull
-        from jobs.sql.statements import Select, parse_one
+        from strandline.jobs.catalog.stored_names import stored_statement
+        from strandline.jobs.functions.python.register import Library
+        from strandline.jobs.model.errors import SqlSyntaxError
+        from strandline.jobs.partial.pull import pull
+        from strandline.jobs.sql.statements import Select, parse_one
 
         catalog = Catalog(self._layout)
         statement = stored_statement(parse_one(text), catalog.called)
@@ -168,7 +168,7 @@ class Lake:
         Raises:
             SqlError: a statement is refused, with file, line and column; nothing was changed.
         """
-        from jobs.session.apply import apply
+        from strandline.jobs.session.apply import apply
 
         return apply(Path(file), self.settings)
 
@@ -181,12 +181,12 @@ class Lake:
         Raises:
             PipelineMissing, WriterBusy, ViewsStopped: as `strandline run`.
         """
-        from jobs.run.pipeline import drain
+        from strandline.jobs.run.pipeline import drain
 
         return drain(self.settings, pipeline, session)
 
     def _definition(self, name: str) -> Source | View:
-        from jobs.model.errors import UnknownName
+        from strandline.jobs.model.errors import UnknownName
 
         catalog = Catalog(self._layout)
         found = catalog.get(catalog.called.stored(name))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from jobs.model.settings import Settings, SparkSettings, load_settings
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.model.settings import Settings, SparkSettings, load_settings
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.support.examples import ANEW, SLOWNESS, examples
 from tests.support.leaks import Running, Settled
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from infra.kafka.broker import KafkaBroker
-    from state_store.kernel.kernel import Kernel
+    from strandline.state_store.kernel.kernel import Kernel
     from tests.support.s3_server import S3Server
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
@@ -84,7 +84,7 @@ def spark() -> Iterator[SparkSession]:
     Its plans run over a few rows, and compiling them would cost more than running them; what runs in processes of its
     own (tests/live) runs compiled plans.
     """
-    from jobs.run.spark import spark_session
+    from strandline.jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-tests") as session:
         for name, value in _INTERPRETED.items():
@@ -97,7 +97,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
     """A kernel for the tests of a module: each opens connections of its own."""
-    from state_store.kernel.kernel import Kernel
+    from strandline.state_store.kernel.kernel import Kernel
 
     with Kernel("500MB", 1) as made:
         yield made

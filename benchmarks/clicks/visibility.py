@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from state_store.delta import log, reader
-from state_store.layout import Lake
+from strandline.state_store.delta import log, reader
+from strandline.state_store.layout import Lake
 
 EVENT_LOG: Final = "clicks"
 """Also the name of its topic."""

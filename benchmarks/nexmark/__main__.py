@@ -15,12 +15,12 @@ from collections import defaultdict
 from typing import Any
 
 from benchmarks.nexmark.generator import Generator, side_input
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source
-from jobs.model.settings import load_settings
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import load_settings
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 # As many as are encoded and written at once.
 BATCH = 50_000

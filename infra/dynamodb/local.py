@@ -72,7 +72,7 @@ def client_of(url: str) -> Any:
 
 def _fetch_jars() -> str:
     """Their folder."""
-    command = [sys.executable, "-m", "jobs.run.jars", "dynamodb"]
+    command = [sys.executable, "-m", "strandline.jobs.run.jars", "dynamodb"]
     fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise RuntimeError(f"the jars of DynamoDB Local are missing and could not be fetched:\n{fetched.stderr}")

@@ -1,4 +1,4 @@
-"""Who imports whom: between files, folders and rooms; circles in that, and imports against the floors.
+"""Who imports whom: between files, folders and rooms; circles in that, and imports against the plan.
 
 Imports inside functions and those for types alone count like all others: they tie files together just the same.
 """
@@ -6,13 +6,13 @@ Imports inside functions and those for types alone count like all others: they t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 import grimp
 
-from infra.house.plan import PRODUCT, ROOMS, ROOT, below, room_of
+from infra.house.plan import LIBRARIES, PACKAGE, ROOMS, ROOT, TOOLS, TOPS, below, room_of
 
 Graph = Mapping[str, Iterable[str]]
 """The imports of each module."""
@@ -20,20 +20,31 @@ Graph = Mapping[str, Iterable[str]]
 
 @dataclass(frozen=True)
 class Edge:
-    """One module that imports another."""
+    """One module that imports another; of a library only its first name is told."""
 
     importer: str
     imported: str
 
 
 def product_imports() -> list[Edge]:
-    """Every import of the product's modules among themselves, sorted."""
-    graph = grimp.build_graph(*PRODUCT, cache_dir=None)
+    """Every import that the product's modules make, of each other and of libraries, sorted."""
+    graph = grimp.build_graph(PACKAGE, include_external_packages=True, cache_dir=None)
     return [
         Edge(module, imported)
         for module in sorted(graph.modules)
+        if is_product(module)
         for imported in sorted(graph.find_modules_directly_imported_by(module))
     ]
+
+
+def is_product(module: str) -> bool:
+    """True for a module of the product, False for a library's."""
+    return module.split(".")[0] == PACKAGE
+
+
+def inner(edges: Iterable[Edge]) -> list[Edge]:
+    """The imports of the product's modules among themselves."""
+    return [edge for edge in edges if is_product(edge.imported)]
 
 
 def folder(module: str) -> str:
@@ -42,20 +53,15 @@ def folder(module: str) -> str:
     return module if is_package else module.rpartition(".")[0]
 
 
-def between_files(edges: Iterable[Edge]) -> dict[str, set[str]]:
-    """The imports as a graph of modules."""
-    return _graph((edge.importer, edge.imported) for edge in edges)
-
-
-def between_folders(edges: Iterable[Edge]) -> dict[str, set[str]]:
-    """The imports as a graph of folders."""
-    return _graph((folder(edge.importer), folder(edge.imported)) for edge in edges)
-
-
 def between_rooms(edges: Iterable[Edge]) -> Counter[tuple[str, str]]:
     """How many imports each room makes of each other one."""
-    pairs = ((room_of(edge.importer), room_of(edge.imported)) for edge in edges)
+    pairs = ((room_of(edge.importer), room_of(edge.imported)) for edge in inner(edges))
     return Counter((one, other) for one, other in pairs if one is not None and other is not None and one != other)
+
+
+def importers(edges: Iterable[Edge]) -> Counter[str]:
+    """How many modules import each module of the product."""
+    return Counter(edge.imported for edge in inner(edges))
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -74,27 +80,58 @@ def circles(graph: Graph) -> list[list[str]]:
             return found
 
 
-def circles_by_scope(edges: list[Edge]) -> dict[str, list[list[str]]]:
+def circles_by_scope(edges: Iterable[Edge]) -> dict[str, list[list[str]]]:
     """The circles between files, folders and rooms."""
+    own = inner(edges)
     graphs = {
-        "files": between_files(edges),
-        "folders": between_folders(edges),
-        "rooms": _graph(between_rooms(edges)),
+        "files": _graph((edge.importer, edge.imported) for edge in own),
+        "folders": _graph((folder(edge.importer), folder(edge.imported)) for edge in own),
+        "rooms": _graph(between_rooms(own)),
     }
     return {scope: circles(graph) for scope, graph in graphs.items()}
 
 
-def against_the_floors(edges: Iterable[Edge]) -> list[Edge]:
-    """Imports of a room that does not stand below the importing one; a room off the plan stands nowhere."""
-    found = []
-    for edge in edges:
+def breaches(edges: list[Edge], files: Iterable[str]) -> list[str]:
+    """Find what is against the plan, a line each; empty when the house is in order.
+
+    Args:
+        edges: the imports of the product.
+        files: its modules, dotted.
+    """
+    return [*_circles(edges), *_against_the_floors(edges), *_libraries(edges), *_rooms(files)]
+
+
+def _circles(edges: list[Edge]) -> Iterator[str]:
+    for scope, rings in circles_by_scope(edges).items():
+        for ring in rings:
+            yield f"a circle between {scope}: {' -> '.join(ring)}"
+
+
+def _against_the_floors(edges: Iterable[Edge]) -> Iterator[str]:
+    for edge in inner(edges):
         importer, imported = room_of(edge.importer), room_of(edge.imported)
         if importer == imported or imported is None:
             continue
         allowed = below(importer) if importer in ROOMS else ()
         if imported not in allowed:
-            found.append(edge)
-    return found
+            yield f"{edge.importer} imports {edge.imported}: {imported} does not stand below {importer}"
+
+
+def _libraries(edges: Iterable[Edge]) -> Iterator[str]:
+    for edge in edges:
+        name = edge.imported.split(".")[0]
+        if name in TOOLS:
+            yield f"{edge.importer} imports {edge.imported}: the product stands without {name}"
+        elif name in TOPS:
+            yield f"{edge.importer} imports {edge.imported}: its name is {PACKAGE}.{edge.imported}"
+        elif name in LIBRARIES and room_of(edge.importer) not in LIBRARIES[name]:
+            yield f"{edge.importer} imports {name}: only {', '.join(LIBRARIES[name])} may"
+
+
+def _rooms(files: Iterable[str]) -> Iterator[str]:
+    found = {room_of(module) for module in files} - {None}
+    for room in sorted(str(each) for each in found if each not in ROOMS):
+        yield f"jobs/{room}: stands on no floor of the plan"
 
 
 def _graph(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:

@@ -1,15 +1,14 @@
-"""Sizes: lines by file and room, files by folder, and of every function its lines and parameters."""
+"""Sizes: lines by file and room, files by folder, the lines that are imports, and the parameters of every function."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
-from infra.house.plan import PRODUCT, ROOT, TOOLS, room_of
+from infra.house.plan import FACADE, PACKAGE, ROOT, TOPS, room_of
 
 
 @dataclass(frozen=True)
@@ -32,69 +31,56 @@ class File:
 
     path: str
     lines: int
+    imports: int
     functions: tuple[Function, ...]
 
     @property
     def module(self) -> str:
+        """The name that it is imported by."""
         parts = Path(self.path).with_suffix("").parts
-        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        return ".".join(parts if parts[0] == PACKAGE else (PACKAGE, *parts))
 
     @property
     def folder(self) -> str:
         return str(Path(self.path).parent)
 
-    @property
-    def room(self) -> str | None:
-        return room_of(self.module)
-
-    @property
-    def product(self) -> bool:
-        return self.path.split("/")[0] in PRODUCT
-
 
 def measured() -> list[File]:
-    """Every file of the product and its tools, in the order of their paths."""
-    paths = (path for top in (*PRODUCT, *TOOLS) for path in (ROOT / top).rglob("*.py"))
+    """Every file of the product, in the order of their paths."""
+    paths = (path for top in (*TOPS, *FACADE) for path in (ROOT / top).rglob("*.py"))
     return [measure(path.relative_to(ROOT).as_posix(), path.read_text()) for path in sorted(paths)]
 
 
 def measure(path: str, source: str) -> File:
     """The sizes in one file's text."""
-    found = [
-        Function(path, node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1, _parameters(node))
-        for node in ast.walk(ast.parse(source))
+    nodes = list(ast.walk(ast.parse(source)))
+    functions = [
+        Function(path, node.name, node.lineno, _lines(node), _parameters(node))
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    return File(path, len(source.splitlines()), tuple(found))
-
-
-def product_of(files: Iterable[File]) -> list[File]:
-    """The files that are the product."""
-    return [file for file in files if file.product]
+    imports = sum(_lines(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return File(path, len(source.splitlines()), imports, tuple(functions))
 
 
 def lines_by_room(files: Iterable[File]) -> Counter[str]:
-    """The product's lines in each room."""
+    """The lines in each room."""
     found: Counter[str] = Counter()
-    for file in product_of(files):
-        if file.room is not None:
-            found[file.room] += file.lines
+    for file in files:
+        room = room_of(file.module)
+        if room is not None:
+            found[room] += file.lines
     return found
 
 
 def files_by_folder(files: Iterable[File]) -> Counter[str]:
-    """The number of the product's files in each folder."""
-    return Counter(file.folder for file in product_of(files))
+    """The number of files in each folder."""
+    return Counter(file.folder for file in files)
 
 
-def median_lines(files: Iterable[File]) -> int:
-    """The lines of the product's median file; packages' own files, which hold a sentence each, are left out."""
-    return int(median(file.lines for file in product_of(files) if not file.path.endswith("__init__.py")))
-
-
-def functions_of(files: Iterable[File]) -> Sequence[Function]:
-    """All functions of these files."""
-    return [function for file in files for function in file.functions]
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -1,11 +1,10 @@
-"""The generated part of the page on the architecture: the floors, and what each room is by its own docstring."""
+"""The table of rooms in docs/architecture.md: the floors, and what each room is by its own docstring."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from infra.house.plan import FLOORS, ROOT, folder_of, standing
 
@@ -13,9 +12,16 @@ PAGE = ROOT / "docs" / "architecture.md"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`_(])")
 
 
-def page_text() -> str:
-    """The page as it should be: the prose as it stands, the generated part written again."""
-    return _replaced(PAGE.read_text(), "floors", "\n".join(_floors()))
+def stale() -> list[str]:
+    """A line if the page is not as it should be; else none."""
+    if PAGE.read_text() == _page_text():
+        return []
+    return [f"{PAGE.relative_to(ROOT)}: not what the plan and the tree say; run `make house-write`"]
+
+
+def write() -> None:
+    """Write the table anew; the prose around it stays."""
+    PAGE.write_text(_page_text())
 
 
 def first_sentence(source: str) -> str:
@@ -25,6 +31,17 @@ def first_sentence(source: str) -> str:
     return _SENTENCE_END.split(paragraph)[0].removesuffix(".")
 
 
+def _page_text() -> str:
+    text = PAGE.read_text()
+    start, end = "<!-- floors: written by `make house-write` -->", "<!-- end of floors -->"
+    before, opened, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not (opened and closed):
+        raise ValueError(f"{PAGE.name} lacks {start} … {end}")
+    table = "\n".join(_floors())
+    return f"{before}{start}\n\n{table}\n\n{end}{after}"
+
+
 def _floors() -> Iterator[str]:
     rooms = standing()
     yield "| floor | room | what it is |"
@@ -32,25 +49,7 @@ def _floors() -> Iterator[str]:
     for number, floor in reversed(list(enumerate(FLOORS))):
         for room in floor:
             if room in rooms:
-                yield f"| {number} | [{_name(room)}](../{_name(room)}) | {_owned(folder_of(room))} |"
-
-
-def _owned(folder: Path) -> str:
-    return _sentence(folder / "__init__.py")
-
-
-def _sentence(path: Path) -> str:
-    return first_sentence(path.read_text()).replace("|", "\\|")
-
-
-def _name(room: str) -> str:
-    return folder_of(room).relative_to(ROOT).as_posix()
-
-
-def _replaced(text: str, name: str, made: str) -> str:
-    start, end = f"<!-- {name}: written by `make house-write` -->", f"<!-- end of {name} -->"
-    before, opened, rest = text.partition(start)
-    _, closed, after = rest.partition(end)
-    if not (opened and closed):
-        raise ValueError(f"{PAGE.name} lacks {start} … {end}")
-    return f"{before}{start}\n\n{made.strip()}\n\n{end}{after}"
+                folder = folder_of(room)
+                owned = first_sentence((folder / "__init__.py").read_text()).replace("|", "\\|")
+                name = folder.relative_to(ROOT).as_posix()
+                yield f"| {number} | [{name}](../{name}) | {owned} |"

@@ -1,13 +1,12 @@
-"""The plan of the house, as data: which rooms stand on which floor.
-
-The lint rule of each room, the page on the architecture and the checks of `make house` are all made from here.
-"""
+"""The plan of the house, as data: which rooms stand on which floor, and who may import which library."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = "strandline"
+"""The only name in site-packages. Its parts stand at the top of the repository; `strandline/` has links to them."""
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("state_store",),
@@ -26,47 +25,50 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 """The lowest first. A room imports only from floors below its own; rooms side by side do not know each other."""
 
-OUTSIDE_JOBS = ("state_store", "replicas", "orchestration", "strandline")
-"""Rooms that are packages of their own, or in `state_store`; every other is a package in `jobs`."""
+ROOMS: tuple[str, ...] = tuple(room for floor in FLOORS for room in floor)
+
+TOPS = ("state_store", "jobs", "orchestration")
+"""The product's folders at the top of the repository, beside `strandline` itself."""
 IN_STORE = ("replicas",)
 """Rooms in the package `state_store`. What is not in one of them is the room `state_store` itself, which is below."""
 UNSEEN = ("orchestration",)
 """Rooms that nothing imports, on whatever floor it stands: Dagster starts jobs, never the other way round."""
 FACADE = ("strandline",)
 """The public package for users' own code: it shows what others offer, Dagster's definitions among them."""
-PRODUCT = ("state_store", "jobs", "orchestration", "strandline")
-TOOLS = ("infra", "benchmarks")
-"""Packages of tools: no room imports them."""
+TOOLS = ("infra", "benchmarks", "tests")
+"""Packages beside the product: no room imports them."""
+
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "dagster": ("orchestration", "strandline"),
+    "sqlglot": tuple(room for room in ROOMS if room not in ("state_store", "replicas")),
+}
+"""Libraries that only these rooms may import: the store knows nothing of SQL, and jobs nothing of Dagster."""
 
 
-ROOMS: tuple[str, ...] = tuple(room for floor in FLOORS for room in floor)
-
-
-def package_of(room: str) -> str:
-    """The room's dotted name."""
-    if room in IN_STORE:
-        return f"state_store.{room}"
-    return room if room in OUTSIDE_JOBS else f"jobs.{room}"
+def room_of(module: str) -> str | None:
+    """The room of a module; None for `strandline.jobs` itself. A room off the plan has a name too."""
+    package, *parts = module.split(".")
+    if package != PACKAGE:
+        raise ValueError(f"{module} is not of {PACKAGE}")
+    if not parts or parts[0] not in TOPS:
+        return PACKAGE
+    if parts[0] == "state_store" and len(parts) > 1 and parts[1] in IN_STORE:
+        return parts[1]
+    if parts[0] != "jobs":
+        return parts[0]
+    return parts[1] if len(parts) > 1 else None
 
 
 def folder_of(room: str) -> Path:
-    """The folder of the room in the tree; it may not be there yet."""
-    return ROOT.joinpath(*package_of(room).split("."))
+    """Return the room's folder in the tree; it may not be there yet."""
+    if room in IN_STORE:
+        return ROOT / "state_store" / room
+    return ROOT / room if room in (*TOPS, *FACADE) else ROOT / "jobs" / room
 
 
 def standing() -> tuple[str, ...]:
     """The rooms that are in the tree, the lowest first."""
     return tuple(room for room in ROOMS if (folder_of(room) / "__init__.py").exists())
-
-
-def room_of(module: str) -> str | None:
-    """The room a module is in; None for `jobs` itself, which is the house. A room off the plan has its name too."""
-    first, *rest = module.split(".")
-    if first == "state_store" and rest and rest[0] in IN_STORE:
-        return rest[0]
-    if first != "jobs":
-        return first
-    return rest[0] if rest else None
 
 
 def floor_of(room: str) -> int:
@@ -85,8 +87,3 @@ def below(room: str) -> tuple[str, ...]:
     """The rooms that this one may import."""
     hidden = () if room in FACADE else UNSEEN
     return tuple(each for floor in FLOORS[: floor_of(room)] for each in floor if each not in hidden)
-
-
-def not_below(room: str) -> tuple[str, ...]:
-    """The rooms that this one may not import."""
-    return tuple(each for each in ROOMS if each != room and each not in below(room))

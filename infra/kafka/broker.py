@@ -158,7 +158,7 @@ def write(
 
 def _fetch_jars() -> str:
     """Their folder."""
-    command = [sys.executable, "-m", "jobs.run.jars", "kafka"]
+    command = [sys.executable, "-m", "strandline.jobs.run.jars", "kafka"]
     fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise RuntimeError(f"Kafka's jars are missing and could not be fetched:\n{fetched.stderr}")

@@ -18,12 +18,12 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
-from jobs.model.errors import SqlError
-from jobs.model.types import SqlType
-from jobs.sql.types_text import parse_type
-from state_store.checksum import of_members
-from state_store.errors import CorruptState
+from strandline.jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.types_text import parse_type
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import CorruptState
 
 FORMAT = 2
 _WITHOUT_CHECKSUM = 1

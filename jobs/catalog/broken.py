@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from jobs.catalog.as_json import from_json
-from jobs.model import tables
-from state_store.delta import reader
-from state_store.errors import CorruptState, StoreError
-from state_store.layout import Lake
-from state_store.paths import LakePath
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.as_json import from_json
+from strandline.jobs.model import tables
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import CorruptState, StoreError
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
+from strandline.state_store.wording import Name, sentence
 
 _PIPELINE = re.compile(rb'"pipeline": ("(?:[^"\\]|\\.)*")')
 _CALLED = re.compile(rb'"called": ("(?:[^"\\]|\\.)*")')

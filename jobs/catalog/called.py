@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from jobs.model import tables
-from jobs.model.errors import NameTaken, UnknownName
-from jobs.model.names import alike, differ_only_in_case
-from jobs.sql.dialect import quote
-from state_store import wording
-from state_store.errors import StrandlineError
+from strandline.jobs.model import tables
+from strandline.jobs.model.errors import NameTaken, UnknownName
+from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.sql.dialect import quote
+from strandline.state_store import wording
+from strandline.state_store.errors import StrandlineError
 
 
 @dataclass(frozen=True)

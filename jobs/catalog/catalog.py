@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from dataclasses import replace as replaced
 from typing import Any
 
-from jobs.catalog import drops, files, manifest
-from jobs.catalog.as_json import to_json
-from jobs.catalog.broken import Broken
-from jobs.catalog.columns_seen import narrowed, noted, registered
-from jobs.catalog.definitions import Definitions
-from jobs.catalog.drops import Drop
-from jobs.catalog.files import Content, Entry
-from jobs.catalog.lock import locked
-from jobs.catalog.type_names import read_types, write_types
-from jobs.functions.python.declared import calls
-from jobs.model import tables
-from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
-from jobs.model.errors import NameInUse, NameTaken, UnknownName
-from jobs.model.types import SqlType
-from state_store.files import make_folder, replace, sync_folder
-from state_store.folders import remove_file
-from state_store.layout import Lake, safe_name
-from state_store.paths import LakePath, is_folder
-from state_store.wording import Name, quoted, sentence
+from strandline.jobs.catalog import drops, files, manifest
+from strandline.jobs.catalog.as_json import to_json
+from strandline.jobs.catalog.broken import Broken
+from strandline.jobs.catalog.columns_seen import narrowed, noted, registered
+from strandline.jobs.catalog.definitions import Definitions
+from strandline.jobs.catalog.drops import Drop
+from strandline.jobs.catalog.files import Content, Entry
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.type_names import read_types, write_types
+from strandline.jobs.functions.python.declared import calls
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
+from strandline.jobs.model.types import SqlType
+from strandline.state_store.files import make_folder, replace, sync_folder
+from strandline.state_store.folders import remove_file
+from strandline.state_store.layout import Lake, safe_name
+from strandline.state_store.paths import LakePath, is_folder
+from strandline.state_store.wording import Name, quoted, sentence
 
 
 class Catalog(Definitions):

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.catalog.files import Content
-from jobs.model.definitions import Source
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.files import Content
+from strandline.jobs.model.definitions import Source
 
 if TYPE_CHECKING:
-    from jobs.model.definitions import Definition, InsertQuery, View
-    from state_store.layout import Lake
+    from strandline.jobs.model.definitions import Definition, InsertQuery, View
+    from strandline.state_store.layout import Lake
 
 
 def narrowed(content: Content, query: View | InsertQuery) -> Content:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from jobs.catalog.broken import Broken
-from jobs.catalog.called import Called
-from jobs.catalog.files import Content
-from jobs.catalog.replacements import Replacement
-from jobs.functions.python.declared import calls
-from jobs.model import tables
-from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
-from jobs.model.errors import UnknownName
+from strandline.jobs.catalog.broken import Broken
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.files import Content
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.functions.python.declared import calls
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.errors import UnknownName
 
 
 class Definitions:

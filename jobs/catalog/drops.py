@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.catalog import manifest, replacements
-from jobs.model import tables
-from state_store.begun import forget, marked
-from state_store.checksum import of_members
-from state_store.failpoints import failpoint
-from state_store.files import make_folder, replace, sync_folder
-from state_store.folders import remove_file, remove_folder
-from state_store.layout import Lake, name_of, safe_name
-from state_store.paths import LakePath, files_in, folders_in, is_folder
+from strandline.jobs.catalog import manifest, replacements
+from strandline.jobs.model import tables
+from strandline.state_store.begun import forget, marked
+from strandline.state_store.checksum import of_members
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder, replace, sync_folder
+from strandline.state_store.folders import remove_file, remove_folder
+from strandline.state_store.layout import Lake, name_of, safe_name
+from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
 
 FORMAT = 1
 _DOOMED = ".dropped-"

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from jobs.catalog import drops, manifest, replacements
-from jobs.catalog.as_json import Stored, from_json
-from jobs.catalog.broken import Broken
-from jobs.catalog.called import Called
-from jobs.catalog.replacements import Replacement
-from jobs.model.definitions import Definition, Function, Source
-from state_store.errors import CorruptState
-from state_store.layout import Lake, name_of
-from state_store.paths import LakePath, files_in
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog import drops, manifest, replacements
+from strandline.jobs.catalog.as_json import Stored, from_json
+from strandline.jobs.catalog.broken import Broken
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.model.definitions import Definition, Function, Source
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.paths import LakePath, files_in
+from strandline.state_store.wording import Name, sentence
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from jobs.catalog.called import Called
-    from jobs.model.definitions import Definition
-    from jobs.model.view_options import State
+    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.view_options import State
 
 Role = Literal["topic", "event log", "table", "view"]
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from state_store.errors import WriterBusy
-from state_store.files import make_folder
-from state_store.location import Location
-from state_store.paths import LakePath
-from state_store.storage.lease import LEASE_SECONDS, Lease, lease
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.files import make_folder
+from strandline.state_store.location import Location
+from strandline.state_store.paths import LakePath
+from strandline.state_store.storage.lease import LEASE_SECONDS, Lease, lease
 
 _PATIENCE_SECONDS: Final = 4 * LEASE_SECONDS
 """A change takes a second or two on an object store, and a killed one leaves its lease for `LEASE_SECONDS`."""

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from state_store.checksum import members_in, of_members, sealed_members
-from state_store.files import replace
-from state_store.layout import Lake, name_of, safe_name
-from state_store.paths import LakePath, files_in
+from strandline.state_store.checksum import members_in, of_members, sealed_members
+from strandline.state_store.files import replace
+from strandline.state_store.layout import Lake, name_of, safe_name
+from strandline.state_store.paths import LakePath, files_in
 
 _FUNCTIONS: Final = "functions"
 _NO_FILE: Final = ""

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.model.errors import SqlError
-from jobs.sql.dialect import quote
-from jobs.sql.from_text import tokenize
-from jobs.sql.statements import parse
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.sql.dialect import quote
+from strandline.jobs.sql.from_text import tokenize
+from strandline.jobs.sql.statements import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlglot.tokenizer_core import Token
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
-    from jobs.sql.syntax import Statement
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.sql.syntax import Statement
 
 _WINDOWED = ("TUMBLE", "HOP", "SESSION")
 _DEFINING = ("CREATE", "INSERT", "ALTER")

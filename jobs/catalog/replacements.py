@@ -14,22 +14,22 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog.as_json import from_json, to_json
-from jobs.catalog.lock import locked
-from jobs.model.definitions import Source, View
-from jobs.model.errors import RefreshFailed
-from state_store.delta import reader
-from state_store.errors import StorageDenied, StorageUnavailable, StrandlineError
-from state_store.failpoints import failpoint
-from state_store.files import make_folder, sync_folder
-from state_store.files import replace as replace_file
-from state_store.folders import remove_file
-from state_store.layout import safe_name
-from state_store.paths import files_in
+from strandline.jobs.catalog.as_json import from_json, to_json
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StorageDenied, StorageUnavailable, StrandlineError
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder, sync_folder
+from strandline.state_store.files import replace as replace_file
+from strandline.state_store.folders import remove_file
+from strandline.state_store.layout import safe_name
+from strandline.state_store.paths import files_in
 
 if TYPE_CHECKING:
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 FORMAT = 1
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
-from jobs.catalog.called import Called
-from jobs.catalog.renamed_text import parts_of_with, relations_in, renamed_text
-from jobs.model.errors import InvalidQuery, NameTaken, UnknownName
-from jobs.sql.dialect import position_of
-from jobs.sql.syntax import (
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.renamed_text import parts_of_with, relations_in, renamed_text
+from strandline.jobs.model.errors import InvalidQuery, NameTaken, UnknownName
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.syntax import (
     AlterSource,
     CreateSource,
     CreateView,
@@ -32,12 +32,12 @@ from jobs.sql.syntax import (
     Statement,
     Update,
 )
-from jobs.sql.trees import identifier
+from strandline.jobs.sql.trees import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.types import SqlType
 
 S = TypeVar("S", bound=Statement)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from jobs.model.errors import SqlError
-from jobs.model.types import SqlType
-from jobs.sql.types_text import parse_type
-from state_store.checksum import of_members
-from state_store.errors import CorruptState
-from state_store.files import make_folder, replace
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.types_text import parse_type
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 
 
 def read_types(lake: Lake) -> dict[str, SqlType]:

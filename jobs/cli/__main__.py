@@ -1,5 +1,5 @@
-"""The command `strandline` as a module: `python -m jobs.cli`."""
+"""The command `strandline` as a module: `python -m strandline.jobs.cli`."""
 
-from jobs.cli.main import main
+from strandline.jobs.cli.main import main
 
 main()

@@ -6,18 +6,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from jobs.cli.output import say
-from jobs.model.errors import PipelineMissing, UnknownName
-from jobs.model.settings import load_settings
-from state_store.errors import StrandlineError
-from state_store.layout import Lake, check_lake
-from state_store.wording import Text
+from strandline.jobs.cli.output import say
+from strandline.jobs.model.errors import PipelineMissing, UnknownName
+from strandline.jobs.model.settings import load_settings
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake, check_lake
+from strandline.state_store.wording import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.catalog.called import Called
-    from jobs.model.settings import Settings
+    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.model.settings import Settings
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def called_in(settings: Settings) -> Called:
     Raises:
         ObjectMissing: there is no lake.
     """
-    from jobs.catalog.catalog import Catalog
+    from strandline.jobs.catalog.catalog import Catalog
 
     lake = Lake(settings.lake)
     check_lake(lake)

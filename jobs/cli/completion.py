@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import Completer, Completion
 
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.functions.registry import SCALARS
-from jobs.model.definitions import InsertQuery
-from jobs.model.types import BaseType
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.functions.registry import SCALARS
+from strandline.jobs.model.definitions import InsertQuery
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from jobs.catalog.catalog import Catalog
+    from strandline.jobs.catalog.catalog import Catalog
 
 _TEXT = """
     ADD ALTER AND AS ASC BETWEEN BY CASE CHANGES COLUMN CREATE DESC DESCRIBE DISTINCT DROP ELSE EMIT END EXISTS

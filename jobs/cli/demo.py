@@ -12,26 +12,26 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.cli.exits import leave
-from jobs.cli.output import Output
-from jobs.model.definitions import View
-from jobs.model.settings import IngestSettings, KafkaSettings, load_settings
-from jobs.serve.results import Rows
-from jobs.session.apply import apply, pipeline_of, read_text
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Delete, InsertValues
-from state_store.columns import VERSION, WEIGHT
-from state_store.delta import reader
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.cli.exits import leave
+from strandline.jobs.cli.output import Output
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import IngestSettings, KafkaSettings, load_settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.apply import apply, pipeline_of, read_text
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Delete, InsertValues
+from strandline.state_store.columns import VERSION, WEIGHT
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 PIPELINES = [
     Path(__file__).parents[1] / "pipelines" / f"{name}.sql"
@@ -61,8 +61,8 @@ def main() -> int:
 
 @contextmanager
 def _spark(settings: Settings) -> Iterator[SparkSession]:
-    from jobs.run import s3a
-    from jobs.run.spark import spark_session
+    from strandline.jobs.run import s3a
+    from strandline.jobs.run.spark import spark_session
 
     print("Starting Spark …", file=sys.stderr)
     with spark_session(settings.spark, jars=s3a.jars(Lake(settings.lake))) as spark:
@@ -83,7 +83,7 @@ def define(file: Path, settings: Settings) -> bool:
 
 def show(file: Path, settings: Settings, spark: SparkSession | None, *, first: bool) -> None:
     """Drain a pipeline, the first time also after its deletions, and print its projections with their changelogs."""
-    from jobs.run.pipeline import drain
+    from strandline.jobs.run.pipeline import drain
 
     name = pipeline_of(file)
     report = drain(settings, name, spark)
@@ -116,8 +116,8 @@ def changelog(view: View, settings: Settings) -> Rows:
 
 
 def _has_events(targets: set[str], interpreter: Interpreter) -> bool:
-    from jobs.ingest.logs.open import open_log
-    from jobs.model.definitions import Source
+    from strandline.jobs.ingest.logs.open import open_log
+    from strandline.jobs.model.definitions import Source
 
     log = open_log(interpreter.settings, interpreter.lake)
     sources = [s for s in (interpreter.catalog.get(name) for name in targets) if isinstance(s, Source)]

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.cli.operated import show_json
-from jobs.cli.output import Output, say
-from jobs.operate.drills.scenarios import scenario
-from jobs.operate.verify.findings import counted
-from jobs.serve.results import Rows
+from strandline.jobs.cli.operated import show_json
+from strandline.jobs.cli.output import Output, say
+from strandline.jobs.operate.drills.scenarios import scenario
+from strandline.jobs.operate.verify.findings import counted
+from strandline.jobs.serve.results import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobs.operate.drills.plan import Drill
-    from jobs.operate.drills.run import DrillResult
+    from strandline.jobs.operate.drills.plan import Drill
+    from strandline.jobs.operate.drills.run import DrillResult
 
 
 def show_drill_plan(plan: Sequence[Drill], *, json: bool) -> None:

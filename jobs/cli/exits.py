@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from jobs.cli.output import say
-from state_store.disk_errors import of_system
-from state_store.errors import InternalError, StrandlineError
+from strandline.jobs.cli.output import say
+from strandline.state_store.disk_errors import of_system
+from strandline.state_store.errors import InternalError, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def exit_codes() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except Exception as error:
-        from jobs.cli.called import looked_in, told
+        from strandline.jobs.cli.called import looked_in, told
 
         ours = as_ours(error)
         say(f"{told(ours)}{looked_in(ours)}")

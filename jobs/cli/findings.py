@@ -6,9 +6,9 @@ from dataclasses import astuple, fields
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jobs.cli.output import Output, say
-from jobs.operate.verify.findings import Check, counted
-from jobs.serve.results import Rows
+from strandline.jobs.cli.output import Output, say
+from strandline.jobs.operate.verify.findings import Check, counted
+from strandline.jobs.serve.results import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

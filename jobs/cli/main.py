@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
-from jobs.cli.operations import add_operations
-from jobs.cli.output import Output, say
-from jobs.cli.publishing import add_publishing
-from jobs.cli.serving import add_serving
-from jobs.cli.testing import add_testing
-from jobs.model.settings import load_settings
-from jobs.run.lifeline import hold_lifeline
+from strandline.jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
+from strandline.jobs.cli.operations import add_operations
+from strandline.jobs.cli.output import Output, say
+from strandline.jobs.cli.publishing import add_publishing
+from strandline.jobs.cli.serving import add_serving
+from strandline.jobs.cli.testing import add_testing
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.lifeline import hold_lifeline
 
 if TYPE_CHECKING:
-    from jobs.catalog.called import Called
-    from jobs.model.report import RunReport
-    from jobs.model.settings import Settings
-    from jobs.serve.results import Result
-    from jobs.session.apply_plan import ApplyPlan
+    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.model.report import RunReport
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.results import Result
+    from strandline.jobs.session.apply_plan import ApplyPlan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -65,12 +65,12 @@ def setup(
     s3: Annotated[bool, typer.Option("--s3", help="also the jars by which Spark reaches a lake on S3")] = False,
 ) -> None:
     """Fetch the jars that Spark needs, once, from Maven Central; then teach the JVM to start faster."""
-    from jobs.run.jars import fetch
+    from strandline.jobs.run.jars import fetch
 
     with exit_codes():
         for name in ("delta", "s3") if s3 else ("delta",):
             say(f"the jars of {name} are in {fetch(name)}")
-        from jobs.run.class_archive import write
+        from strandline.jobs.run.class_archive import write
 
         say(f"the JVM's class archive: {write() or 'this JVM keeps none'}")
 
@@ -85,8 +85,8 @@ def apply(
 
     On a terminal the plan is shown, and asked about, before a definition takes the place of another.
     """
-    from jobs.session.apply import apply as apply_file
-    from jobs.session.apply import plan_apply
+    from strandline.jobs.session.apply import apply as apply_file
+    from strandline.jobs.session.apply import plan_apply
 
     with exit_codes():
         settings = load_settings()
@@ -104,7 +104,7 @@ def run(
     mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
 ) -> None:
     """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
-    from jobs.cli.called import called_in
+    from strandline.jobs.cli.called import called_in
 
     with exit_codes():
         settings = load_settings()
@@ -130,13 +130,13 @@ def sql(
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
     with exit_codes():
-        from jobs.session.apply import in_file, pipeline_of, run_file
-        from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
+        from strandline.jobs.session.apply import in_file, pipeline_of, run_file
+        from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
         output = Output(json)
         interpreter = Interpreter(load_settings(), pipeline_of(file) if file else DEFAULT_PIPELINE)
         if text is None and file is None and sys.stdin.isatty():
-            from jobs.cli.prompt import converse
+            from strandline.jobs.cli.prompt import converse
 
             converse(interpreter, output)
             return
@@ -152,8 +152,8 @@ def sql(
 @app.command()
 def status(json: Json = False) -> None:
     """Show every pipeline's tables with versions, rows and lag, what event logs keep, the last runs, what is wrong."""
-    from jobs.cli.watched import show_logs, show_runs
-    from jobs.session.status import status as all_tables
+    from strandline.jobs.cli.watched import show_logs, show_runs
+    from strandline.jobs.session.status import status as all_tables
 
     with exit_codes():
         settings = load_settings()
@@ -169,10 +169,10 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
-    from jobs.cli.called import called_in, shown
-    from jobs.cli.findings import show
-    from jobs.cli.steps import shown_steps
-    from jobs.operate.verify.verify import verify as verify_tables
+    from strandline.jobs.cli.called import called_in, shown
+    from strandline.jobs.cli.findings import show
+    from strandline.jobs.cli.steps import shown_steps
+    from strandline.jobs.operate.verify.verify import verify as verify_tables
 
     with exit_codes():
         settings = load_settings()
@@ -199,7 +199,7 @@ def main() -> None:
 
 
 def _write(output: Output, result: Result) -> None:
-    from jobs.serve.results import LiveRows
+    from strandline.jobs.serve.results import LiveRows
 
     try:
         output.write(result)
@@ -224,7 +224,7 @@ def _applied(what: str, settings: Settings) -> str:
         return what
     if not path.is_file():
         raise typer.BadParameter(f"there is no file '{what}'")
-    from jobs.session.apply import apply as apply_file
+    from strandline.jobs.session.apply import apply as apply_file
 
     applied = apply_file(path, settings)
     say(str(applied))
@@ -244,10 +244,10 @@ def _summary(report: RunReport, called: Called) -> str:
 
 def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]:
     """Run a pipeline, and show how it goes on; its report and the exit code."""
-    from jobs.cli.progress import shown
-    from jobs.cli.stopping import stopped_by_signal
-    from jobs.run import pipeline as jobs_pipeline
-    from jobs.run.outlook import outlook
+    from strandline.jobs.cli.progress import shown
+    from strandline.jobs.cli.stopping import stopped_by_signal
+    from strandline.jobs.run import pipeline as jobs_pipeline
+    from strandline.jobs.run.outlook import outlook
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
     # What fails in a micro-batch is its query's error; the bridge to the JVM would print a traceback of it as well.

@@ -6,14 +6,14 @@ import json as jsons
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jobs.cli.output import Output, say
-from jobs.operate.verify.findings import counted
-from jobs.serve.results import Rows
+from strandline.jobs.cli.output import Output, say
+from strandline.jobs.operate.verify.findings import counted
+from strandline.jobs.serve.results import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.operate.maintenance.execute import MaintenanceResult
+    from strandline.jobs.operate.maintenance.execute import MaintenanceResult
 
 
 def show_json(rows: Sequence[dict[str, Any]]) -> None:

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.called import called_in, note_stored, shown
-from jobs.cli.exits import BROKEN, exit_codes
-from jobs.cli.operated import show_json, show_maintenance
-from jobs.cli.output import say
-from jobs.cli.steps import shown_steps
-from jobs.model.settings import load_settings
-from state_store.errors import SettingsError
+from strandline.jobs.cli.called import called_in, note_stored, shown
+from strandline.jobs.cli.exits import BROKEN, exit_codes
+from strandline.jobs.cli.operated import show_json, show_maintenance
+from strandline.jobs.cli.output import say
+from strandline.jobs.cli.steps import shown_steps
+from strandline.jobs.model.settings import load_settings
+from strandline.state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from jobs.catalog.called import Called
-    from jobs.model.settings import Settings
-    from jobs.operate.rebuild import Rebuilt
-    from state_store.paths import LakePath
+    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.rebuild import Rebuilt
+    from strandline.state_store.paths import LakePath
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="definitions or tables")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan and change nothing")]
@@ -43,8 +43,8 @@ def compact(
 ) -> None:
     """Merge small files, remove what nobody needs any more, fold old changes; then prove that no row has changed."""
     with exit_codes():
-        from jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
-        from jobs.operate.maintenance.plan import plan_maintenance
+        from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
+        from strandline.jobs.operate.maintenance.plan import plan_maintenance
 
         if before is not None and len(names or ()) != 1:
             raise typer.BadParameter("--before is a version of one table: name it")
@@ -75,9 +75,9 @@ def backfill(
 ) -> None:
     """Compute the rows of a range of time anew from history, prove them, and put what differs in place."""
     with exit_codes():
-        from jobs.operate.backfill.execute import execute_backfill
-        from jobs.operate.backfill.period import period_of
-        from jobs.operate.backfill.plan import plan_backfill
+        from strandline.jobs.operate.backfill.execute import execute_backfill
+        from strandline.jobs.operate.backfill.period import period_of
+        from strandline.jobs.operate.backfill.plan import plan_backfill
 
         settings = load_settings()
         called = called_in(settings)
@@ -103,9 +103,9 @@ def backup(
 ) -> None:
     """Back up the lake: only files that DEST has not yet are copied. Pipelines may run."""
     with exit_codes():
-        from jobs.operate.backup.execute import execute_backup
-        from jobs.operate.backup.plan import plan_backup
-        from jobs.operate.verify.findings import sized
+        from strandline.jobs.operate.backup.execute import execute_backup
+        from strandline.jobs.operate.backup.plan import plan_backup
+        from strandline.jobs.operate.verify.findings import sized
 
         settings = load_settings()
         called = called_in(settings)
@@ -140,7 +140,7 @@ def restore(
 ) -> None:
     """Restore a backup into an empty lake, and verify the rows of every table. Killed, it goes on when run again."""
     with exit_codes():
-        from jobs.operate.backup.restore import execute_restore, plan_restore
+        from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 
         settings = load_settings()
         plan = plan_restore(_path(settings, source), _path(settings, lake), number)
@@ -164,12 +164,12 @@ def drill(
 ) -> None:
     """Rehearse recoveries on copies, never on the lake itself, and measure them."""
     with exit_codes():
-        from jobs.cli.drilled import show_drill_plan, show_drills
-        from jobs.operate.drills.history import record
-        from jobs.operate.drills.plan import plan_drills
-        from jobs.operate.drills.run import run_drill
-        from state_store.errors import DiskFailed, StorageDenied
-        from state_store.layout import Lake
+        from strandline.jobs.cli.drilled import show_drill_plan, show_drills
+        from strandline.jobs.operate.drills.history import record
+        from strandline.jobs.operate.drills.plan import plan_drills
+        from strandline.jobs.operate.drills.run import run_drill
+        from strandline.state_store.errors import DiskFailed, StorageDenied
+        from strandline.state_store.layout import Lake
 
         settings = load_settings()
         called = called_in(settings)
@@ -203,7 +203,7 @@ def rebuild(
     json: Json = False,
 ) -> None:
     """Compute the rows of definitions anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    from jobs.cli.stopping import stopped_by_signal
+    from strandline.jobs.cli.stopping import stopped_by_signal
 
     # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
     with exit_codes(), stopped_by_signal():
@@ -216,8 +216,8 @@ def rebuild(
         if from_topic:
             _from_topic(settings, called, *called.all_stored(names or ()), dry_run=dry_run, json=json)
             return
-        from jobs.operate.rebuild import broken_definitions, execute_rebuild
-        from jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
+        from strandline.jobs.operate.rebuild import broken_definitions, execute_rebuild
+        from strandline.jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
 
         if all_broken:
             with shown_steps(called, begins=False) as steps:
@@ -246,7 +246,7 @@ def rebuild(
 
 
 def _show_rebuilt(done: Rebuilt, called: Called, named: Set[str], *, json: bool) -> None:
-    from jobs.operate.rebuild_plan import waits
+    from strandline.jobs.operate.rebuild_plan import waits
 
     if json:
         show_json([done.as_json()])
@@ -261,7 +261,7 @@ def _show_rebuilt(done: Rebuilt, called: Called, named: Set[str], *, json: bool)
 
 
 def _from_topic(settings: Settings, called: Called, stored: str, *, dry_run: bool, json: bool) -> None:
-    from jobs.operate.from_topic import execute_from_topic, plan_from_topic
+    from strandline.jobs.operate.from_topic import execute_from_topic, plan_from_topic
 
     plan, name = plan_from_topic(settings, stored), called.of(stored)
     if dry_run:
@@ -286,6 +286,6 @@ def _destination(settings: Settings) -> str:
 
 
 def _path(settings: Settings, root: str) -> LakePath:
-    from state_store.storage.open import lake_path
+    from strandline.state_store.storage.open import lake_path
 
     return lake_path(root, settings.storage.options())

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.serve.format import Table, cell, json_line, to_json
-from jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone, Weighted
+from strandline.jobs.serve.format import Table, cell, json_line, to_json
+from strandline.jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone, Weighted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.cli.output import say
+from strandline.jobs.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jobs.model.report import MicroBatch
-    from jobs.run.outlook import Outlook
+    from strandline.jobs.model.report import MicroBatch
+    from strandline.jobs.run.outlook import Outlook
 
 
 @dataclass

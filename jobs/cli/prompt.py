@@ -10,15 +10,15 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
-from jobs.cli.completion import CatalogCompleter
-from jobs.cli.exits import as_ours
-from jobs.cli.output import say
-from jobs.model.errors import SqlSyntaxError
-from jobs.sql.from_text import tokenize
+from strandline.jobs.cli.completion import CatalogCompleter
+from strandline.jobs.cli.exits import as_ours
+from strandline.jobs.cli.output import say
+from strandline.jobs.model.errors import SqlSyntaxError
+from strandline.jobs.sql.from_text import tokenize
 
 if TYPE_CHECKING:
-    from jobs.cli.output import Output
-    from jobs.session.interpreter import Interpreter
+    from strandline.jobs.cli.output import Output
+    from strandline.jobs.session.interpreter import Interpreter
 
 HELP = """Statements end with a semicolon:
   SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW TOPICS; SHOW FUNCTIONS; SHOW PROPERTIES;

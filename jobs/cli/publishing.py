@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.called import called_in, shown
-from jobs.cli.exits import exit_codes
-from jobs.cli.operated import show_json
-from jobs.cli.output import say
-from jobs.model.settings import load_settings
-from state_store.errors import TableMissing
+from strandline.jobs.cli.called import called_in, shown
+from strandline.jobs.cli.exits import exit_codes
+from strandline.jobs.cli.operated import show_json
+from strandline.jobs.cli.output import say
+from strandline.jobs.model.settings import load_settings
+from strandline.state_store.errors import TableMissing
 
 if TYPE_CHECKING:
-    from jobs.publish.publisher import Published
+    from strandline.jobs.publish.publisher import Published
 
 
 def add_publishing(app: typer.Typer) -> None:
@@ -31,9 +31,9 @@ def publish(
     json: Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")] = False,
 ) -> None:
     """Publish views to their changelog topics. `strandline run` does it by itself; this is for a process of its own."""
-    from jobs.cli.stopping import stopped_by_signal
-    from jobs.publish.open import open_publisher, views_to_publish
-    from jobs.run.publishing import publishing
+    from strandline.jobs.cli.stopping import stopped_by_signal
+    from strandline.jobs.publish.open import open_publisher, views_to_publish
+    from strandline.jobs.run.publishing import publishing
 
     def told(done: Published) -> None:
         [done] = shown([done], called_in(settings), "view")

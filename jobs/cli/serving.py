@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.exits import exit_codes
-from jobs.cli.output import say
-from jobs.model.settings import load_settings
+from strandline.jobs.cli.exits import exit_codes
+from strandline.jobs.cli.output import say
+from strandline.jobs.model.settings import load_settings
 
 
 def add_serving(app: typer.Typer) -> None:
@@ -33,8 +33,8 @@ def serve(
     log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
 ) -> None:
     """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
-    from jobs.server.access.options import ServerOptions
-    from jobs.server.listen import listen as answer
+    from strandline.jobs.server.access.options import ServerOptions
+    from strandline.jobs.server.listen import listen as answer
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal():
@@ -65,7 +65,7 @@ def token(
     revoke: Annotated[bool, typer.Option("--revoke", help="remove the token of that name")] = False,
 ) -> None:
     """Make a token for the server and print it, once: the file keeps a hash of it. Or remove one."""
-    from jobs.server.access.tokens import make_token, revoke_token
+    from strandline.jobs.server.access.tokens import make_token, revoke_token
 
     if bool(scope) == revoke:
         raise typer.BadParameter("give --scope for a new token, or --revoke, and not both")

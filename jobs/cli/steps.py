@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from jobs.cli.output import say
-from jobs.cli.progress import Progress
-from state_store.wording import sentence
+from strandline.jobs.cli.output import say
+from strandline.jobs.cli.progress import Progress
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jobs.catalog.called import Called
-    from jobs.model.report import MicroBatch
+    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.model.report import MicroBatch
 
 AGAIN_SECONDS: Final = 30.0
 """Between two lines of a log about a step that goes on."""

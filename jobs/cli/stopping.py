@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
-from jobs.cli.output import say
+from strandline.jobs.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

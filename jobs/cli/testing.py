@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jobs.cli.exits import BROKEN, exit_codes
-from jobs.cli.operated import show_json
-from jobs.cli.output import say
-from jobs.model.settings import load_settings
+from strandline.jobs.cli.exits import BROKEN, exit_codes
+from strandline.jobs.cli.operated import show_json
+from strandline.jobs.cli.output import say
+from strandline.jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.testing.trials import TrialResult
-    from jobs.testing.typed import TypedCase
+    from strandline.jobs.testing.trials import TrialResult
+    from strandline.jobs.testing.typed import TypedCase
 
 _SEEDS = 1 << 31
 
@@ -46,9 +46,9 @@ def run_tests(
     json: Annotated[bool, typer.Option("--json", help="one JSON object for each test and trial")] = False,
 ) -> None:
     """Test the views of FILE: given rows go in, in random epochs, on both engines and through kills."""
-    from jobs.testing.run import prepared, run_suite
-    from jobs.testing.suite import read_suite
-    from jobs.testing.trials import trials
+    from strandline.jobs.testing.run import prepared, run_suite
+    from strandline.jobs.testing.suite import read_suite
+    from strandline.jobs.testing.trials import trials
 
     with exit_codes():
         suite = read_suite(file)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.cli.called import called_in, shown
-from jobs.cli.output import Output
-from jobs.operate.maintenance.log_cost import log_costs
-from jobs.operate.watch import alerts
-from jobs.run.heartbeat import read_beat
-from jobs.serve.results import Rows
-from state_store.delta.log import now_ms
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.cli.called import called_in, shown
+from strandline.jobs.cli.output import Output
+from strandline.jobs.operate.maintenance.log_cost import log_costs
+from strandline.jobs.operate.watch import alerts
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.jobs.serve.results import Rows
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from jobs.run.heartbeat import Beat
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.run.heartbeat import Beat
 
 _LOG = ("log", "rows", "bytes", "oldest_event", "gone")
 _RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from jobs.model.types import MAX_PRECISION, BaseType, SqlType
+from strandline.jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 
 def has_map(sql_type: SqlType) -> bool:

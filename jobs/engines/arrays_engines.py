@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.engines.arrays import Arrays, addend, has_map
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.engines.arrays import Arrays, addend, has_map
+from strandline.jobs.model.types import BaseType, SqlType
 
 
 class SparkArrays(Arrays):

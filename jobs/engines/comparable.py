@@ -13,8 +13,8 @@ Forms of one type are equal exactly when the values are; they sort NULL first, t
 
 from __future__ import annotations
 
-from jobs.engines.engine import Engine
-from jobs.model.types import BaseType, SqlType, struct
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.model.types import BaseType, SqlType, struct
 
 
 def comparable(engine: Engine, value: str, sql_type: SqlType) -> str:

@@ -10,9 +10,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from jobs.engines.arrays import Arrays
-from jobs.engines.arrays_engines import DuckDbArrays, SparkArrays
-from jobs.model.types import SqlType
+from strandline.jobs.engines.arrays import Arrays
+from strandline.jobs.engines.arrays_engines import DuckDbArrays, SparkArrays
+from strandline.jobs.model.types import SqlType
 
 Dialect = Literal["spark", "duckdb"]
 

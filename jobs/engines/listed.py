@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.engines.engine import Engine
-from jobs.model.relation import Relation
-from state_store.columns import STATE
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.model.relation import Relation
+from strandline.state_store.columns import STATE
 
 
 def listed(relation: Relation, engine: Engine) -> list[str]:

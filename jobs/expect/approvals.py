@@ -15,17 +15,17 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.checksum import members_in, sealed_members
-from state_store.commits import Head, TableVersion
-from state_store.delta import reader
-from state_store.errors import CorruptState
-from state_store.files import make_folder, replace
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.commits import Head, TableVersion
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import make_folder, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.model.stewardship import Expectation
-    from state_store.layout import Lake
+    from strandline.jobs.model.stewardship import Expectation
+    from strandline.state_store.layout import Lake
 
 _FORMAT: Final = 1
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Final
 
-from state_store.files import make_folder, replace
+from strandline.state_store.files import make_folder, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.expect.verdict import Verdict
-    from jobs.model.stewardship import Expectation
-    from state_store.layout import Lake
+    from strandline.jobs.expect.verdict import Verdict
+    from strandline.jobs.model.stewardship import Expectation
+    from strandline.state_store.layout import Lake
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content Security Policy: the page shows values of rows, and nothing in it may run or load anything."""

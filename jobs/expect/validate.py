@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.expect.verdict import Verdict
-from state_store.delta import reader
+from strandline.jobs.expect.verdict import Verdict
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
 
-    from jobs.model.stewardship import Expectation
-    from state_store.paths import LakePath
+    from strandline.jobs.model.stewardship import Expectation
+    from strandline.state_store.paths import LakePath
 
 _SAMPLES = 10
 """Rows that fail, to look at: enough to see what they have in common, and no copy of the table in Dagster's storage."""

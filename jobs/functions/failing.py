@@ -21,14 +21,14 @@ from itertools import islice
 
 from sqlglot import exp
 
-from jobs.functions.registry import find
-from jobs.functions.scalars.contract import TOTAL
-from jobs.functions.scalars.decimals import OPERANDS
-from jobs.functions.scalars.guards import is_guard
-from jobs.functions.scalars.operators import FAIL
-from jobs.model.errors import NotSupported
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import all_of, any_of, call
+from strandline.jobs.functions.registry import find
+from strandline.jobs.functions.scalars.contract import TOTAL
+from strandline.jobs.functions.scalars.decimals import OPERANDS
+from strandline.jobs.functions.scalars.guards import is_guard
+from strandline.jobs.functions.scalars.operators import FAIL
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import all_of, any_of, call
 
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS = (exp.Div, exp.Mod)

@@ -14,12 +14,12 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
-from jobs.functions.registry import find
-from jobs.functions.scalars.decimals import OPERANDS, in_duckdb, in_spark
-from jobs.functions.scalars.literals import quoted
-from jobs.functions.scalars.maps import LAST_WINS
-from jobs.model.types import SqlType
-from jobs.sql.types_text import type_of
+from strandline.jobs.functions.registry import find
+from strandline.jobs.functions.scalars.decimals import OPERANDS, in_duckdb, in_spark
+from strandline.jobs.functions.scalars.literals import quoted
+from strandline.jobs.functions.scalars.maps import LAST_WINS
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.types_text import type_of
 
 _Write = Callable[[Any, Any], str]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ingest import by_spark
+from strandline.jobs.ingest import by_spark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from jobs.ingest.event_logs import Ingested, Target
-    from jobs.ingest.in_driver import SmallBatches
+    from strandline.jobs.ingest.event_logs import Ingested, Target
+    from strandline.jobs.ingest.in_driver import SmallBatches
 
 
 def ingest(rows: DataFrame, number: int, small: SmallBatches | None, targets: Sequence[Target]) -> list[Ingested]:

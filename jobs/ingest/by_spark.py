@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
-from jobs.ingest.ranges import ranges_of
-from state_store.spark.table import Table
+from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
+from strandline.jobs.ingest.ranges import ranges_of
+from strandline.state_store.spark.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from state_store.commits import CommitRecord, Head
-    from state_store.tablespec import TableSpec
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.tablespec import TableSpec
 
 
 def ingest(micro_batch: DataFrame, targets: Sequence[Target]) -> list[Ingested]:

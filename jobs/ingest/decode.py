@@ -21,23 +21,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
-from jobs.ingest.formats.format import open_format
-from jobs.ingest.formats.timestamps import reader
-from jobs.ingest.headers import all_headers, one_header
-from jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
-from jobs.model import types as t
-from jobs.model.columns import HEADERS
-from jobs.model.definitions import ALL_HEADERS
-from jobs.model.types import BaseType
+from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.formats.timestamps import reader
+from strandline.jobs.ingest.headers import all_headers, one_header
+from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import HEADERS
+from strandline.jobs.model.definitions import ALL_HEADERS
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.ingest.formats.format import Format
-    from jobs.ingest.logs.log import Records
-    from jobs.model.definitions import Source
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.ingest.formats.format import Format
+    from strandline.jobs.ingest.logs.log import Records
+    from strandline.jobs.model.definitions import Source
 
 _LEAD = (
     ("_source", "STRING"),

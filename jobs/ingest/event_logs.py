@@ -19,23 +19,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.model import tables
-from jobs.model import types as t
-from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
-from state_store import begun
-from state_store.commits import CommitRecord
-from state_store.failpoints import failpoint
-from state_store.tablespec import TableSpec
-from state_store.wording import Name, sentence
+from strandline.jobs.model import tables
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
+from strandline.state_store import begun
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.ingest.ranges import Range
-    from jobs.model.definitions import Source
-    from state_store.commits import Head
-    from state_store.delta.stored_table import StoredTable
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.ranges import Range
+    from strandline.jobs.model.definitions import Source
+    from strandline.state_store.commits import Head
+    from strandline.state_store.delta.stored_table import StoredTable
+    from strandline.state_store.layout import Lake
 
 Offsets = Mapping[str, int]
 """{partition: next offset}"""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from jobs.ingest.logs.log import Records
+    from strandline.jobs.ingest.logs.log import Records
 
 
 def all_headers(records: Records, base: pa.DataType) -> pa.Array:

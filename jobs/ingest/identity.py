@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ingest.offsets import topics_of
-from jobs.model import tables
-from jobs.model.errors import TopicReplaced
-from state_store.delta.reader import head
+from strandline.jobs.ingest.offsets import topics_of
+from strandline.jobs.model import tables
+from strandline.jobs.model.errors import TopicReplaced
+from strandline.state_store.delta.reader import head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ingest.logs.log import Log
-    from jobs.ingest.same_records import LeaderEpochs
-    from jobs.model.definitions import Source
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.ingest.same_records import LeaderEpochs
+    from strandline.jobs.model.definitions import Source
+    from strandline.state_store.layout import Lake
 
 
 def current_ids(sources: Sequence[Source], lake: Lake, log: Log) -> dict[str, str]:

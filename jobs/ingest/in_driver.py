@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.decode import decoded_columns
-from jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import Offsets, cut, cut_bytes
-from jobs.ingest.ranges import NEVER, Range
-from jobs.ingest.source import TopicsReader
-from state_store.ddl import schema_json
-from state_store.delta.schema import arrow_schema
-from state_store.kernel.table import KernelTable
+from strandline.jobs.ingest.decode import decoded_columns
+from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
+from strandline.jobs.ingest.ranges import NEVER, Range
+from strandline.jobs.ingest.source import TopicsReader
+from strandline.state_store.ddl import schema_json
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.kernel.table import KernelTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection as Connection
 
-    from jobs.ingest.source import Reading
-    from state_store.commits import CommitRecord, Head
-    from state_store.kernel.kernel import Kernel
-    from state_store.tablespec import TableSpec
+    from strandline.jobs.ingest.source import Reading
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.tablespec import TableSpec
 
 _MOST_BYTES: Final = 16 << 20
 """Of the records of a small micro-batch: decoded and with their digest they take a few times as much memory."""

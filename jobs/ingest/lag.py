@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ingest.identity import current_ids
-from jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.ingest.identity import current_ids
+from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.ingest.logs.log import Log
-    from jobs.model.definitions import Source
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.model.definitions import Source
+    from strandline.state_store.layout import Lake
 
 
 def lag(source: Source, lake: Lake, log: Log) -> int:

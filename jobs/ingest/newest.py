@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.formats.format import open_format
-from jobs.ingest.logs.open import open_log
-from jobs.model import tables
-from jobs.model.errors import SourceBehind
-from state_store.delta import reader
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model import tables
+from strandline.jobs.model.errors import SourceBehind
+from strandline.state_store.delta import reader
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from jobs.ingest.formats.format import Format
-    from jobs.ingest.logs.log import Log, Records
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.delta.statistics import Predicate
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.formats.format import Format
+    from strandline.jobs.ingest.logs.log import Log, Records
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.delta.statistics import Predicate
+    from strandline.state_store.layout import Lake
 
 Row = dict[str, Any]
 """{column: value}, as Arrow's `to_pylist` gives them."""
@@ -65,7 +65,7 @@ def newest_row(source: Source, key: Mapping[str, object], settings: Settings, la
 
 def _formats(source: Source, settings: Settings, lake: Lake) -> tuple[Format | None, Format | None]:
     def registry() -> Any:
-        from jobs.ingest.formats.registry import open_registry
+        from strandline.jobs.ingest.formats.registry import open_registry
 
         return open_registry(settings, lake)
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from jobs.model import tables
-from jobs.model.definitions import Source
-from jobs.model.errors import OffsetsVanished
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import OffsetsVanished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jobs.ingest.logs.log import Log
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.state_store.layout import Lake
 
 Offsets = dict[str, dict[str, int]]
 
 
 def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
     """{partition: next offset} that the source's event log holds; empty before its first commit. Raises TableLost."""
-    from state_store.delta.heads import head
+    from strandline.state_store.delta.heads import head
 
     found = head(lake, tables.event_log(source))
     return {} if found is None else dict(found.record.offsets.get(source.topic, {}))

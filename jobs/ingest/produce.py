@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.ingest.formats.encoding import wire_value
-from jobs.ingest.formats.format import open_format
-from jobs.ingest.logs.log import Record
-from jobs.ingest.logs.open import open_with_topic
-from jobs.model import types as t
-from jobs.model.errors import EncodeFailed
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce
+from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.logs.open import open_with_topic
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ingest.formats.format import Format
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.formats.format import Format
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 ROWTIME = "rowtime"
 TOMBSTONE = "__tombstone"
@@ -54,7 +54,7 @@ def encode_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: 
     """The records of `rows`; see `insert_rows`."""
 
     def registry() -> Any:
-        from jobs.ingest.formats.registry import open_registry
+        from strandline.jobs.ingest.formats.registry import open_registry
 
         return open_registry(settings, lake)
 

@@ -13,17 +13,17 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from jobs.model import tables
-from jobs.model.errors import RecordsReplaced
-from state_store.delta.reader import head
-from state_store.wording import Name, Text, sentence
+from strandline.jobs.model import tables
+from strandline.jobs.model.errors import RecordsReplaced
+from strandline.state_store.delta.reader import head
+from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ingest.logs.log import Log
-    from jobs.model.definitions import Source
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.model.definitions import Source
+    from strandline.state_store.layout import Lake
 
 LeaderEpochs = dict[str, dict[int, int]]
 """{topic: {partition: number of its leader's term}}."""

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from jobs.ingest.decode import Decoder, decoded_columns
-from jobs.ingest.identity import check_all_same
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import (
+from strandline.jobs.ingest.decode import Decoder, decoded_columns
+from strandline.jobs.ingest.identity import check_all_same
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.offsets import (
     Offsets,
     as_numbers,
     as_text,
@@ -34,7 +34,7 @@ from jobs.ingest.offsets import (
     start_offsets,
     topics_of,
 )
-from jobs.ingest.same_records import check_same_records
+from strandline.jobs.ingest.same_records import check_same_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from jobs.ingest.logs.log import Log
-    from jobs.ingest.same_records import LeaderEpochs
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.ingest.same_records import LeaderEpochs
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 FORMAT = "strandline"
 # Spark shows a source's options in plans and logs, but for names that match its redaction pattern: `secret` does, and
@@ -242,7 +242,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _registry(self) -> SchemaRegistryClient:
         """The registry's client; ranges that are read side by side may each make one the first time."""
-        from jobs.ingest.formats.registry import open_registry
+        from strandline.jobs.ingest.formats.registry import open_registry
 
         if self._client is None:
             self._client = open_registry(self._settings, self._lake)

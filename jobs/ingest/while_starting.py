@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
 
-    from jobs.ingest.event_logs import Ingested, Target
-    from jobs.ingest.in_driver import SmallBatches
+    from strandline.jobs.ingest.event_logs import Ingested, Target
+    from strandline.jobs.ingest.in_driver import SmallBatches
 
 _LOOKS_SECONDS: Final = 0.2
 """Between two looks whether what is started is there, where the driver has nothing to do meanwhile."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.model.types import SqlType
+from strandline.jobs.model.types import SqlType
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ The store's own columns are in `state_store.columns`.
 
 from __future__ import annotations
 
-from jobs.model import types as t
-from jobs.model.types import SqlType
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import SqlType
 
 HEADERS = t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))
 """The type of all headers of a record."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jobs.model.types import SqlType
-from jobs.model.view_options import ViewOptions
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.view_options import ViewOptions
 
 Kind = Literal["stream", "table"]
 """A stream only grows: its rows are events. A table has one row per key, that can change and go."""

@@ -24,7 +24,7 @@ StrandlineError
 │   ├── TopicReplaced             source.topic_replaced       stop
 │   ├── RecordsReplaced           source.records_replaced     stop
 │   └── EncodeFailed              source.encode_failed        stop
-└── PipelineError                 two more in jobs.model.operating_errors
+└── PipelineError                 two more in strandline.jobs.model.operating_errors
     ├── PipelineMissing           pipeline.missing            stop
     ├── RefreshFailed             pipeline.refresh_failed     stop
     ├── RowFailed                 pipeline.row_failed         stop
@@ -39,13 +39,13 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
-from state_store.errors import Action, InternalError, StrandlineError
-from state_store.wording import Name, Text, quoted, sentence
+from strandline.state_store.errors import Action, InternalError, StrandlineError
+from strandline.state_store.wording import Name, Text, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.report import RunReport
+    from strandline.jobs.model.report import RunReport
 
 
 class SqlError(StrandlineError):

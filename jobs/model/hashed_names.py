@@ -7,7 +7,7 @@ code, the old one stays here.
 
 from __future__ import annotations
 
-from jobs.model.types import BaseType
+from strandline.jobs.model.types import BaseType
 
 _FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind", ("TimeWindow", "type"): "kind"}
 

@@ -9,8 +9,8 @@ PipelineError
 
 from __future__ import annotations
 
-from jobs.model.errors import PipelineError
-from state_store.errors import Action
+from strandline.jobs.model.errors import PipelineError
+from strandline.state_store.errors import Action
 
 
 class RangeInseparable(PipelineError):

@@ -11,7 +11,7 @@ PublishError
 
 from __future__ import annotations
 
-from state_store.errors import Action, StrandlineError
+from strandline.state_store.errors import Action, StrandlineError
 
 
 class PublishError(StrandlineError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.model.types import SqlType
+from strandline.jobs.model.types import SqlType
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jobs.model.errors import RefreshFailed
-from state_store.errors import StrandlineError
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.stewardship import without_stewardship
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.stewardship import without_stewardship
 
 if TYPE_CHECKING:
-    from jobs.model.definitions import Definition
+    from strandline.jobs.model.definitions import Definition
 
 
 def same(left: Definition, right: Definition) -> bool:

@@ -21,8 +21,8 @@ ServeError
 
 from __future__ import annotations
 
-from state_store.errors import Action, StrandlineError
-from state_store.wording import Name, sentence
+from strandline.state_store.errors import Action, StrandlineError
+from strandline.state_store.wording import Name, sentence
 
 
 class ServeError(StrandlineError):

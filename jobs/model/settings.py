@@ -32,13 +32,13 @@ from pydantic_settings import (
     SettingsError as PydanticSettingsError,
 )
 
-from jobs.model.engines import EngineChoice
-from jobs.model.settings_names import check_file, check_names, config_file, names_of, unknown
-from state_store.errors import SettingsError
-from state_store.location import Location
-from state_store.storage.open import lake_path
-from state_store.storage.options import StorageOptions
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from strandline.jobs.model.engines import EngineChoice
+from strandline.jobs.model.settings_names import check_file, check_names, config_file, names_of, unknown
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.location import Location
+from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage.options import StorageOptions
+from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 
 
 class _Section(BaseModel):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from state_store.errors import SettingsError
+from strandline.state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

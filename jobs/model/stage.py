@@ -18,9 +18,9 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.model.calls import AggregateCall, AnalyticCall
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
+from strandline.jobs.model.calls import AggregateCall, AnalyticCall
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
 

@@ -10,12 +10,21 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.model.columns import ITEM, PLACE, WINDOW_BOUNDS
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Output, Stage, storage_of_body
-from jobs.model.types import BIGINT, SqlType, struct
-from state_store.columns import STATE
-from state_store.tablespec import TableSpec
+from strandline.jobs.model.columns import ITEM, PLACE, WINDOW_BOUNDS
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import (
+    AggregateStage,
+    AnalyticStage,
+    Core,
+    LatestStage,
+    MapStage,
+    Output,
+    Stage,
+    storage_of_body,
+)
+from strandline.jobs.model.types import BIGINT, SqlType, struct
+from strandline.state_store.columns import STATE
+from strandline.state_store.tablespec import TableSpec
 
 Columns = tuple[tuple[str, SqlType], ...]
 _EVENT = ("_partition", "_offset")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from jobs.model.report import MicroBatch
+    from strandline.jobs.model.report import MicroBatch
 
 
 class Steps(Protocol):

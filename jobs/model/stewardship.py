@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from jobs.model.retention import RETENTION_OPTIONS
+from strandline.jobs.model.retention import RETENTION_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

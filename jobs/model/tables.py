@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from jobs.model.definitions import Definition, InsertQuery, Source
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source
 
 _SHARED = "shared__"
 # After the name of a definition: the tables that belong to it.

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.catalog.replacements import Replacement
-from jobs.model.definitions import Source, View
-from jobs.model.errors import RefreshFailed
-from jobs.operate.hand_over import changing, hand_over, stands
-from state_store.errors import WriterBusy
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.operate.hand_over import changing, hand_over, stands
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 
 def alter_source(settings: Settings, present: Source, definition: Source) -> None:

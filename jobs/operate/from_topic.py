@@ -14,40 +14,40 @@ import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import engine_of
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.epoch import FROM_TOPIC
-from jobs.ivm.rules.stored import spec_of, state_type
-from jobs.model.publish_errors import NeverPublished, TopicDiffers, TopicMoved
-from jobs.model.stage_columns import visible_columns
-from jobs.publish.declared import topic_as_source
-from jobs.publish.decoder import decoded_rows
-from jobs.publish.live_records import live_records
-from jobs.publish.open import published_view, registry_of
-from jobs.publish.topic import open_topic
-from jobs.run.orphans import sole_writer
-from jobs.run.swap import difference
-from state_store import begun
-from state_store.aside import set_aside
-from state_store.columns import STATE
-from state_store.commits import REBUILD, CommitRecord
-from state_store.delta import reader
-from state_store.errors import CorruptState, VersionGone
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.kernel.kernel import Kernel
-from state_store.kernel.table import KernelTable
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
+from strandline.jobs.ivm.rules.stored import spec_of, state_type
+from strandline.jobs.model.publish_errors import NeverPublished, TopicDiffers, TopicMoved
+from strandline.jobs.model.stage_columns import visible_columns
+from strandline.jobs.publish.declared import topic_as_source
+from strandline.jobs.publish.decoder import decoded_rows
+from strandline.jobs.publish.live_records import live_records
+from strandline.jobs.publish.open import published_view, registry_of
+from strandline.jobs.publish.topic import open_topic
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.swap import difference
+from strandline.state_store import begun
+from strandline.state_store.aside import set_aside
+from strandline.state_store.columns import STATE
+from strandline.state_store.commits import REBUILD, CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from jobs.model.stage import Stage
-    from jobs.publish.position import Position
-    from state_store.commits import Head
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.stage import Stage
+    from strandline.jobs.publish.position import Position
+    from strandline.state_store.commits import Head
 
 
 @dataclass(frozen=True)

@@ -10,32 +10,32 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.functions.python.register import Library
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from jobs.model import tables
-from jobs.model.definitions import View
-from jobs.model.errors import RefreshFailed
-from jobs.model.same_meaning import same
-from jobs.run.end_replacements import end_replacements
-from jobs.run.orphans import sole_writer
-from jobs.run.pipeline import kernel_for
-from jobs.run.session import Session
-from jobs.run.standby import discard_standby
-from state_store.errors import WriterBusy
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.same_meaning import same
+from strandline.jobs.run.end_replacements import end_replacements
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.pipeline import kernel_for
+from strandline.jobs.run.session import Session
+from strandline.jobs.run.standby import discard_standby
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.replacements import Replacement
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from jobs.run.orphans import HeldLock
+    from strandline.jobs.catalog.replacements import Replacement
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.run.orphans import HeldLock
 
 _PAUSE_SECONDS: Final = 0.2
 _PATIENCE_SECONDS: Final = 600.0

@@ -12,37 +12,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.lag import lag
-from jobs.ingest.logs.open import open_log
-from jobs.model import tables
-from jobs.model.definitions import Source
-from jobs.model.errors import ViewsStopped
-from jobs.model.stage import inputs_of
-from jobs.model.steps import UNWATCHED
-from jobs.operate.rebuild_plan import check_kept, named_by, plan_rebuild, readers_elsewhere
-from jobs.operate.verify.subjects import REBUILD_HINT, subjects
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import opened, report_of
-from jobs.run.schedule import gated_in
-from state_store.aside import set_aside
-from state_store.delta import reader
-from state_store.errors import InputReplaced
-from state_store.layout import Lake
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.lag import lag
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.operate.rebuild_plan import check_kept, named_by, plan_rebuild, readers_elsewhere
+from strandline.jobs.operate.verify.subjects import REBUILD_HINT, subjects
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import opened, report_of
+from strandline.jobs.run.schedule import gated_in
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import InputReplaced
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
     from pyspark.sql import SparkSession
 
-    from jobs.ivm.refresh.context import Heads
-    from jobs.ivm.refresh.epoch import StageResult
-    from jobs.model.settings import Settings
-    from jobs.model.stage import Stage
-    from jobs.model.steps import Steps
-    from jobs.operate.rebuild_plan import RebuildPlan
-    from jobs.run.stream import PipelineStream
+    from strandline.jobs.ivm.refresh.context import Heads
+    from strandline.jobs.ivm.refresh.epoch import StageResult
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.stage import Stage
+    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.operate.rebuild_plan import RebuildPlan
+    from strandline.jobs.run.stream import PipelineStream
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,10 @@ def _read_again(stream: PipelineStream, sources: Sequence[Source], steps: Steps)
 
 def _rebuilt(stream: PipelineStream, names: Set[str], plan: RebuildPlan, steps: Steps) -> list[StageResult]:
     """Compute the stages of these definitions anew, in the order of levels, each with its dead letters."""
-    from jobs.ivm.refresh.begun_logs import check_stage
-    from jobs.ivm.refresh.context import Heads
-    from jobs.ivm.refresh.error_policy import decide
-    from jobs.ivm.refresh.rebuild_stage import rebuild_decided
+    from strandline.jobs.ivm.refresh.begun_logs import check_stage
+    from strandline.jobs.ivm.refresh.context import Heads
+    from strandline.jobs.ivm.refresh.error_policy import decide
+    from strandline.jobs.ivm.refresh.rebuild_stage import rebuild_decided
 
     heads = Heads(stream.lake, gated=gated_in(stream.levels))
     items = [item for level in stream.levels for item in level if not names.isdisjoint(named_by(item))]

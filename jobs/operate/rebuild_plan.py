@@ -11,27 +11,27 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.open import open_log
-from jobs.ivm.refresh.context import Owner
-from jobs.ivm.refresh.rebuild_stage import standing
-from jobs.model import tables
-from jobs.model.definitions import Source, View
-from jobs.model.errors import NotSupported, OffsetsVanished
-from jobs.model.stage import inputs_of
-from jobs.run.schedule import maintained
-from state_store.delta import heads
-from state_store.errors import CorruptState, StoreError, VersionGone
-from state_store.layout import Lake
-from state_store.paths import is_folder
-from state_store.wording import Name, Text, joined, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ivm.refresh.context import Owner
+from strandline.jobs.ivm.refresh.rebuild_stage import standing
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import NotSupported, OffsetsVanished
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.run.schedule import maintained
+from strandline.state_store.delta import heads
+from strandline.state_store.errors import CorruptState, StoreError, VersionGone
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import is_folder
+from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from jobs.model.settings import Settings
-    from jobs.model.stage import Stage
-    from jobs.run.schedule import Maintained
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.stage import Stage
+    from strandline.jobs.run.schedule import Maintained
 
 
 @dataclass(frozen=True)

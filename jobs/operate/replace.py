@@ -12,39 +12,39 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.columns_seen import about_to_change
-from jobs.catalog.lock import locked
-from jobs.catalog.replacements import Replacement
-from jobs.ivm.refresh.begun_logs import check_stage
-from jobs.ivm.refresh.context import Heads, Owner
-from jobs.model.definitions import Source, View
-from jobs.model.errors import RefreshFailed
-from jobs.operate.hand_over import changing, engines, hand_over, stands
-from jobs.operate.verify.opened import opened
-from jobs.operate.verify.recompute import check_recompute
-from jobs.operate.verify.rows import check_digest
-from jobs.operate.verify.subjects import Subject
-from jobs.run.orphans import sole_writer
-from jobs.run.schedule import maintained
-from jobs.run.shared.reading import shared_tables
-from jobs.run.standby import catch_up, discard_standby, next_to, standby_of
-from state_store.delta import reader
-from state_store.errors import WriterBusy
-from state_store.failpoints import failpoint
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.columns_seen import about_to_change
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.ivm.refresh.begun_logs import check_stage
+from strandline.jobs.ivm.refresh.context import Heads, Owner
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.operate.hand_over import changing, engines, hand_over, stands
+from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.operate.verify.recompute import check_recompute
+from strandline.jobs.operate.verify.rows import check_digest
+from strandline.jobs.operate.verify.subjects import Subject
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.run.standby import catch_up, discard_standby, next_to, standby_of
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.model.settings import Settings
-    from jobs.operate.verify.findings import Outcome
-    from jobs.run.orphans import HeldLock
-    from jobs.run.schedule import Maintained
-    from jobs.run.standby import Standby
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.run.orphans import HeldLock
+    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.standby import Standby
 
 _PAUSE_SECONDS: Final = 0.2
 _PATIENCE_SECONDS: Final = 60.0

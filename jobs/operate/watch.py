@@ -18,26 +18,26 @@ import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.catalog.catalog import Catalog
-from jobs.expect.approvals import read_approval
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import Source, View
-from jobs.model.stewardship import Stewardship
-from jobs.operate.quality.freshness import Waiting
-from jobs.operate.quality.vital_signs import VitalSigns
-from jobs.run.heartbeat import read_beat
-from state_store import leases
-from state_store.errors import CorruptState
-from state_store.layout import Lake, name_of
-from state_store.paths import folders_in
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.expect.approvals import read_approval
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.vital_signs import VitalSigns
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.state_store import leases
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.paths import folders_in
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jobs.model.settings import Settings
-    from jobs.model.stewardship import Severity
-    from jobs.run.heartbeat import Beat
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.stewardship import Severity
+    from strandline.jobs.run.heartbeat import Beat
 
 LEASE_ENDS_WITHIN_MS: Final = 86_400_000
 """A living reader renews its lease of a week every minute: one with a day left has been away for six."""

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.definitions import View
-from jobs.model.serving_errors import KeyRequired, TooLarge
-from jobs.partial.plan import partial_plan
-from jobs.serve.pushdown import part_predicate
-from jobs.sql.dialect import quote
-from state_store.wording import Name, sentence
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.serving_errors import KeyRequired, TooLarge
+from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.serve.pushdown import part_predicate
+from strandline.jobs.sql.dialect import quote
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.upquery import Key
-    from jobs.query.logical.pull import PullQuery
-    from state_store.delta.statistics import Predicate
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.upquery import Key
+    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.state_store.delta.statistics import Predicate
 
 MOST_KEYS: Final = 10_000
 """Of one query. Who wants more of a view at once wants it stored."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jobs.partial.upquery import Key
+    from strandline.jobs.partial.upquery import Key
 
 _LENGTH: Final = struct.Struct("<I")
 _ENTRY_BYTES: Final = 106

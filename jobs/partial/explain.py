@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.partial.plan import partial_plan
-from jobs.sql.dialect import quote
+from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.sql.dialect import quote
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.routes import Route
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.routes import Route
 
 
 def explain_partial(view: View, catalog: Catalog, *, upquery: bool) -> str:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from jobs.model.relation import Relation
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Block, From, Query, SetOperation
-from jobs.sql.trees import conjuncts
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.sql.trees import conjuncts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

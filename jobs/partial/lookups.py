@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from jobs.partial.asked import key_required
+from strandline.jobs.partial.asked import key_required
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.upquery import Key
-    from jobs.partial.view import KeyRows, Row
-    from jobs.serve.lookup import KeyValues, Lookup
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.upquery import Key
+    from strandline.jobs.partial.view import KeyRows, Row
+    from strandline.jobs.serve.lookup import KeyValues, Lookup
 
 
 def keys_of(lookup: Lookup, plan: PartialPlan) -> list[Key]:

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from jobs.catalog.relations import visible_relation
-from jobs.engines.engine import engine_of
-from jobs.model.errors import InvalidQuery
-from jobs.partial.leaves import leaves_of
-from jobs.partial.routes import routes_of
-from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import relations_of
-from jobs.query.recompute.select import recompute_sql
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.relations import visible_relation
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.partial.leaves import leaves_of
+from strandline.jobs.partial.routes import routes_of
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical.query import relations_of
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
-    from jobs.model.relation import Relation
-    from jobs.model.view_options import ErrorPolicy
-    from jobs.partial.leaves import Leaves
-    from jobs.partial.routes import Routes
-    from jobs.query.recompute.text import Fate
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.view_options import ErrorPolicy
+    from strandline.jobs.partial.leaves import Leaves
+    from strandline.jobs.partial.routes import Routes
+    from strandline.jobs.query.recompute.text import Fate
 
 _FATES: Final[dict[ErrorPolicy, Fate]] = {"dead_letter": "left out", "stop": "error", "null": "null"}
 """Nothing is stored of a partial view: where a view would stop, the reader of the keys gets the error."""

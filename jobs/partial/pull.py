@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.partial.asked import asked
-from jobs.partial.upquery import Upqueries
-from jobs.serve import pull as stored
-from jobs.serve.cut import newest_cut
-from jobs.serve.readable import check_stored
-from jobs.serve.results import Rows
-from jobs.serve.terms import FREELY
-from jobs.serve.values import python_rows
+from strandline.jobs.partial.asked import asked
+from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.serve import pull as stored
+from strandline.jobs.serve.cut import newest_cut
+from strandline.jobs.serve.readable import check_stored
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.serve.terms import FREELY
+from strandline.jobs.serve.values import python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.functions.python.register import Library
-    from jobs.query.logical.pull import PullQuery
-    from jobs.serve.cut import Cut
-    from jobs.serve.limits import Spent
-    from jobs.serve.pinned import Pinned
-    from jobs.serve.pull import Answer
-    from jobs.serve.terms import Terms
-    from jobs.sql.syntax import Select
-    from state_store.delta.statistics import Predicate
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.limits import Spent
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.pull import Answer
+    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.sql.syntax import Select
+    from strandline.state_store.delta.statistics import Predicate
+    from strandline.state_store.layout import Lake
 
 
 def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) -> Rows:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.columns import STATE
-from state_store.delta import reader
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobs.model.relation import Relation
-    from jobs.serve.cut import Cut
-    from jobs.serve.limits import Spent
-    from state_store.layout import Lake
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.limits import Spent
+    from strandline.state_store.layout import Lake
 
 MOST_VALUES: Final = 10_000
 """Of one column. To compare each row with a longer list costs more than to compute with the rows that it leaves out."""

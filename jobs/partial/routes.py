@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.types import BaseType
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jobs.model.types import SqlType
-    from jobs.partial.leaves import Edge, Leaves, Place
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.partial.leaves import Edge, Leaves, Place
 
 _SELECTING: Final = (BaseType.INT, BaseType.BIGINT, BaseType.VARCHAR)
 """The types whose values the reader of files compares exactly as DuckDB does."""

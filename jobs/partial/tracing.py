@@ -11,21 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.partial.reading import MOST_VALUES, CutReader, values_of
-from state_store.delta import reader
-from state_store.errors import TableMissing, VersionGone
+from strandline.jobs.partial.reading import MOST_VALUES, CutReader, values_of
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import TableMissing, VersionGone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.routes import Route
-    from jobs.partial.upquery import Key
-    from jobs.serve.cut import Cut
-    from jobs.serve.limits import Spent
-    from state_store.layout import Lake
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.routes import Route
+    from strandline.jobs.partial.upquery import Key
+    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.limits import Spent
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

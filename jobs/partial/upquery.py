@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jobs.partial.plan import KEYS
-from jobs.partial.reading import CutReader, Selection, selection_of, values_of
-from jobs.serve.duck import Duck
-from jobs.serve.limits import NO_LIMITS, Limits, Spent
+from strandline.jobs.partial.plan import KEYS
+from strandline.jobs.partial.reading import CutReader, Selection, selection_of, values_of
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.functions.python.register import Library
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.routes import Route
-    from jobs.serve.cut import Cut
-    from state_store.layout import Lake
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.routes import Route
+    from strandline.jobs.serve.cut import Cut
+    from strandline.state_store.layout import Lake
 
 Key = tuple[Any, ...]
 """The values of `PartialPlan.key`, as Arrow's `to_pylist` gives them."""

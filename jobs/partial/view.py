@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jobs.partial.cache import KeyCache
-from jobs.partial.tracing import touched
-from jobs.serve.cut import Cut, newest_cut
-from jobs.serve.limits import NO_LIMITS, Limits, Spent
-from state_store.delta import reader
-from state_store.errors import StoreError
-from state_store.replicas.codec.rows import RowCodec
+from strandline.jobs.partial.cache import KeyCache
+from strandline.jobs.partial.tracing import touched
+from strandline.jobs.serve.cut import Cut, newest_cut
+from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StoreError
+from strandline.state_store.replicas.codec.rows import RowCodec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.tracing import Touched
-    from jobs.partial.upquery import Key, Upqueries
-    from state_store.commits import TableVersion
-    from state_store.layout import Lake
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.tracing import Touched
+    from strandline.jobs.partial.upquery import Key, Upqueries
+    from strandline.state_store.commits import TableVersion
+    from strandline.state_store.layout import Lake
 
 Row = dict[str, Any]
 """The visible columns by name, as Arrow's `to_pylist` gives them."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.ingest.formats.format import NULLABLE_OPTIONS
-from jobs.model.definitions import Source, View
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.model.definitions import Source, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.definitions import Definition
+    from strandline.jobs.model.definitions import Definition
 
 _OF_FORMATS: Final = ("KEY_DELIMITER", "VALUE_DELIMITER", *NULLABLE_OPTIONS.values())
 NULLS_COME_BACK: Final = dict.fromkeys(NULLABLE_OPTIONS.values(), "OPTIONAL")

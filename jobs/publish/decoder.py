@@ -6,19 +6,19 @@ import shlex
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.formats.format import open_format
-from jobs.publish.encoder import SLICE_ROWS
-from state_store.errors import CorruptState
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.publish.encoder import SLICE_ROWS
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.ingest.formats.format import Role
-    from jobs.model.definitions import Source
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.ingest.formats.format import Role
+    from strandline.jobs.model.definitions import Source
 
 
 def decoded_rows(live: Mapping[bytes, bytes], source: Source, registry: Callable[[], Any]) -> pa.Table:

@@ -17,22 +17,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.ingest.formats.format import open_format
-from jobs.ingest.formats.wire_columns import wire_column
-from jobs.ingest.logs.log import Record
-from jobs.model.errors import EncodeFailed
-from state_store.columns import WEIGHT
-from state_store.errors import DuplicateKey
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.formats.wire_columns import wire_column
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.errors import DuplicateKey
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-    from jobs.ingest.formats.format import Format, Role
-    from jobs.ingest.logs.log import Header
-    from jobs.model.definitions import Source
+    from strandline.jobs.ingest.formats.format import Format, Role
+    from strandline.jobs.ingest.logs.log import Header
+    from strandline.jobs.model.definitions import Source
 
 VIEW: Final = "strandline.view"
 TABLE: Final = "strandline.table"

@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from jobs.ingest.logs.kafka_log import KafkaLog, client_options
-from jobs.ingest.logs.kafka_range import CONSUMER, TIMEOUT, unavailable
-from jobs.ingest.logs.kafka_send import send
-from jobs.ingest.logs.remembered import remember
-from jobs.model.publish_errors import PublisherFenced, TopicUnfit
-from jobs.publish.position import Position
-from state_store.errors import CorruptState
-from state_store.failpoints import failpoint
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog, client_options
+from strandline.jobs.ingest.logs.kafka_range import CONSUMER, TIMEOUT, unavailable
+from strandline.jobs.ingest.logs.kafka_send import send
+from strandline.jobs.ingest.logs.remembered import remember
+from strandline.jobs.model.publish_errors import PublisherFenced, TopicUnfit
+from strandline.jobs.publish.position import Position
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jobs.ingest.logs.log import Record
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 _PRODUCER: Final[dict[str, Any]] = {
     "acks": "all",

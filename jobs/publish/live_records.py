@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from jobs.ingest.logs.partitioner import partition_for
-from jobs.model.publish_errors import TopicTaken
-from jobs.publish.encoder import GENERATION, VIEW
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.model.publish_errors import TopicTaken
+from strandline.jobs.publish.encoder import GENERATION, VIEW
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobs.ingest.logs.log import Header, Log
+    from strandline.jobs.ingest.logs.log import Header, Log
 
 Kept = TypeVar("Kept")
 

@@ -11,21 +11,21 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.partitioner import partition_for
-from jobs.ingest.logs.remembered import remember
-from jobs.model.publish_errors import PublisherFenced
-from jobs.publish.position import Position
-from state_store.errors import CorruptState
-from state_store.failpoints import failpoint
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.ingest.logs.remembered import remember
+from strandline.jobs.model.publish_errors import PublisherFenced
+from strandline.jobs.publish.position import Position
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jobs.ingest.logs.log import Record
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 POSITION: Final = "strandline.position"
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import View
-from jobs.model.errors import InvalidQuery
-from jobs.publish.declared import published, published_views, topic_as_source
-from jobs.publish.encoder import Encoder
-from jobs.publish.publisher import Publisher
-from jobs.publish.topic import open_topic
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.publish.declared import published, published_views, topic_as_source
+from strandline.jobs.publish.encoder import Encoder
+from strandline.jobs.publish.publisher import Publisher
+from strandline.jobs.publish.topic import open_topic
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 
 def open_publisher(settings: Settings, name: str) -> Publisher:
@@ -62,7 +62,7 @@ def registry_of(settings: Settings, lake: Lake) -> Callable[[], Any]:
     """What opens the schema registry when a format needs it."""
 
     def opened() -> Any:
-        from jobs.ingest.formats.registry import open_registry
+        from strandline.jobs.ingest.formats.registry import open_registry
 
         return open_registry(settings, lake)
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from state_store.delta import log, reader
-from state_store.errors import VersionGone
-from state_store.wording import Name, sentence
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.publish.position import Position
-    from state_store.commits import Head
-    from state_store.paths import LakePath
+    from strandline.jobs.publish.position import Position
+    from strandline.state_store.commits import Head
+    from strandline.state_store.paths import LakePath
 
 Way = Literal["nothing", "changes", "difference"]
 

@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from state_store.commits import TableVersion
-from state_store.errors import CorruptState
-from state_store.hashing.digest import Digest
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
-    from state_store.commits import Head
+    from strandline.state_store.commits import Head
 
 _FORMAT = 1
 

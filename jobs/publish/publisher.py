@@ -15,24 +15,24 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.publish.encoder import Encoder, Origin
-from jobs.publish.live_records import live_records, newest_generation
-from jobs.publish.plan import PublishPlan, plan_publication
-from jobs.publish.position import Position
-from state_store.commits import Head
-from state_store.delta import feed, log, reader
-from state_store.delta.log_upkeep import flush_log
-from state_store.errors import InputReplaced, VersionGone
-from state_store.leases import ReaderLease
-from state_store.wording import Name, sentence
+from strandline.jobs.publish.encoder import Encoder, Origin
+from strandline.jobs.publish.live_records import live_records, newest_generation
+from strandline.jobs.publish.plan import PublishPlan, plan_publication
+from strandline.jobs.publish.position import Position
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import feed, log, reader
+from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.errors import InputReplaced, VersionGone
+from strandline.state_store.leases import ReaderLease
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobs.ingest.logs.log import Record
-    from jobs.publish.topic import ChangelogTopic
-    from state_store.delta.log import Commit
-    from state_store.paths import LakePath
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.publish.topic import ChangelogTopic
+    from strandline.state_store.delta.log import Commit
+    from strandline.state_store.paths import LakePath
 
 TRANSACTION_ROWS: Final = 20_000
 """Versions are written together until they have so many rows: a transaction takes some 20 ms, whatever is in it."""

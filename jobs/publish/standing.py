@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.publish.declared import topic_as_source
-from jobs.publish.topic import open_topic
-from state_store.delta import reader
+from strandline.jobs.publish.declared import topic_as_source
+from strandline.jobs.publish.topic import open_topic
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
-    from jobs.model.definitions import View
-    from jobs.model.settings import Settings
-    from jobs.publish.position import Position
-    from state_store.layout import Lake
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.publish.position import Position
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,23 @@
 """The interface of a changelog topic: what it holds, and writing on from there, exactly once.
 
-ChangelogTopic ── KafkaTopic    one transaction of Kafka for each write (jobs.publish.kafka_topic)
-               └─ LocalTopic    one segment of the lake's own log for each write (jobs.publish.local_topic)
+ChangelogTopic ── KafkaTopic    one transaction of Kafka for each write (strandline.jobs.publish.kafka_topic)
+               └─ LocalTopic    one segment of the lake's own log for each write (strandline.jobs.publish.local_topic)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from jobs.ingest.logs.remembered import check_kind
+from strandline.jobs.ingest.logs.remembered import check_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.ingest.logs.log import Log, Record
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from jobs.publish.position import Position
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log, Record
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.publish.position import Position
+    from strandline.state_store.layout import Lake
 
 
 class ChangelogTopic(Protocol):
@@ -73,9 +73,9 @@ def open_topic(source: Source, settings: Settings, lake: Lake) -> ChangelogTopic
     """
     check_kind(settings, lake)
     if settings.kafka.bootstrap_servers:
-        from jobs.publish.kafka_topic import KafkaTopic
+        from strandline.jobs.publish.kafka_topic import KafkaTopic
 
         return KafkaTopic(source, settings, lake)
-    from jobs.publish.local_topic import LocalTopic
+    from strandline.jobs.publish.local_topic import LocalTopic
 
     return LocalTopic(source, settings, lake)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.expect.approvals import asked_of, read_approval, write_approval
-from jobs.expect.validate import validate
-from jobs.model.operating_errors import ExpectationBroken
-from state_store.delta.log import now_ms
-from state_store.failpoints import failpoint
-from state_store.wording import Name, Text, sentence
+from strandline.jobs.expect.approvals import asked_of, read_approval, write_approval
+from strandline.jobs.expect.validate import validate
+from strandline.jobs.model.operating_errors import ExpectationBroken
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
-    from jobs.expect.approvals import Approval
-    from jobs.ivm.refresh.context import Heads
-    from jobs.run.schedule import Maintained
-    from state_store.layout import Lake
+    from strandline.jobs.expect.approvals import Approval
+    from strandline.jobs.ivm.refresh.context import Heads
+    from strandline.jobs.run.schedule import Maintained
+    from strandline.state_store.layout import Lake
 
 
 def approve(lake: Lake, heads: Heads, item: Maintained) -> ExpectationBroken | None:

@@ -1,6 +1,6 @@
 """The JVM's class archive: what a session's start loads, parsed and checked once instead of at every start.
 
-    python -m jobs.run.class_archive     train a session and write the archive, 190 MB; `make setup` does it once
+    python -m strandline.jobs.run.class_archive     train a session and write the archive, 190 MB (`make setup`)
 
 A Spark session and its first queries load some 20,000 classes, which is a third of the processor's time they cost
 (docs/design/0011-start.md). The archive is the JVM's own (JEP 350, dynamic class data sharing): it is mapped into
@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.model.settings import SparkSettings
-from jobs.run.spark import class_archives, spark_session
+from strandline.jobs.model.settings import SparkSettings
+from strandline.jobs.run.spark import class_archives, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

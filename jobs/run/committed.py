@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.report import TableReport
-from state_store.delta import log as delta_log
-from state_store.delta import reader
-from state_store.errors import TableMissing, VersionGone
+from strandline.jobs.model.report import TableReport
+from strandline.state_store.delta import log as delta_log
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import TableMissing, VersionGone
 
 if TYPE_CHECKING:
-    from state_store.commits import Head
-    from state_store.paths import LakePath
+    from strandline.state_store.commits import Head
+    from strandline.state_store.paths import LakePath
 
 MOST_COMMITS: Final = 500
 """Of a table that nobody has looked at for long the newest commits are counted: reading one takes 0.1 ms, so 50 ms."""

@@ -1,4 +1,4 @@
-"""The child process that Dagster starts to drain a pipeline: `python -m jobs.run.dagster_child PIPELINE`.
+"""The child process that Dagster starts to drain a pipeline: `python -m strandline.jobs.run.dagster_child PIPELINE`.
 
 It runs the same drain as `strandline run`, then reports each selected asset through Dagster Pipes. The parent names
 the table of each asset, and the version that Dagster was told last, in the session's extras under `tables`:
@@ -16,19 +16,19 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.settings import load_settings
-from jobs.run.committed import counted_since
-from jobs.run.lifeline import hold_lifeline
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.committed import counted_since
+from strandline.jobs.run.lifeline import hold_lifeline
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dagster_pipes import PipesContext, PipesMetadataValue
 
-    from jobs.model.report import RunReport, TableReport
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.report import RunReport, TableReport
+    from strandline.jobs.model.settings import Settings
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         The exit code: 0, `EXIT_FAILED` when the drain failed, `EXIT_USAGE` when called wrongly.
     """
     if len(arguments) != 1:
-        print("usage: python -m jobs.run.dagster_child PIPELINE", file=sys.stderr)
+        print("usage: python -m strandline.jobs.run.dagster_child PIPELINE", file=sys.stderr)
         return EXIT_USAGE
     hold_lifeline()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _drain(settings: Settings, pipeline: str) -> RunReport:
-    from jobs.run.pipeline import drain
+    from strandline.jobs.run.pipeline import drain
 
     return drain(settings, pipeline)
 

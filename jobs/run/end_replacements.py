@@ -11,32 +11,32 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.context import Heads, Owner
-from jobs.ivm.refresh.guarded_stage import guarded
-from jobs.ivm.refresh.refresh import refresh_stage
-from jobs.ivm.refresh.widen_source import widen_source
-from jobs.model import tables
-from jobs.model.definitions import Source, View
-from jobs.model.errors import SqlError
-from jobs.model.stewardship import Stewardship
-from jobs.run.schedule import maintained
-from jobs.run.shared.apart import adopt
-from jobs.run.shared.reading import remove_shared, shared_tables, unread
-from jobs.run.standby import catch_up, discard_former, discard_standby, standby_of
-from jobs.run.swap import swap
-from state_store.aside import set_aside
-from state_store.delta import reader
-from state_store.errors import LockLost, StrandlineError
-from state_store.failpoints import failpoint
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.context import Heads, Owner
+from strandline.jobs.ivm.refresh.guarded_stage import guarded
+from strandline.jobs.ivm.refresh.refresh import refresh_stage
+from strandline.jobs.ivm.refresh.widen_source import widen_source
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.shared.apart import adopt
+from strandline.jobs.run.shared.reading import remove_shared, shared_tables, unread
+from strandline.jobs.run.standby import catch_up, discard_former, discard_standby, standby_of
+from strandline.jobs.run.swap import swap
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import LockLost, StrandlineError
+from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from jobs.catalog.replacements import Replacement
-    from jobs.ivm.refresh.context import RunContext
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.replacements import Replacement
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 

@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import TypeAdapter
 
-from jobs.ingest.lag import lag
-from jobs.ingest.logs.open import open_log
-from jobs.model.errors import SourceError
-from jobs.model.report import TableReport
-from state_store import files
-from state_store.delta.log import now_ms
-from state_store.errors import StrandlineError
-from state_store.process import Process, process
+from strandline.jobs.ingest.lag import lag
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.errors import SourceError
+from strandline.jobs.model.report import TableReport
+from strandline.state_store import files
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.process import Process, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jobs.model.definitions import Source
-    from jobs.run.stream import PipelineStream
-    from state_store.layout import Lake
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.run.stream import PipelineStream
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 

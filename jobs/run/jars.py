@@ -1,10 +1,10 @@
 """Fetches jars with the Ivy that pyspark ships: no Maven, no Spark start. `strandline setup` fetches those of Delta.
 
-    python -m jobs.run.jars delta        the jars of Delta, for every Spark session
-    python -m jobs.run.jars kafka        an Apache Kafka broker, for tests and benchmarks
-    python -m jobs.run.jars dynamodb     DynamoDB Local, for the tests of replicas
-    python -m jobs.run.jars jdbc         PostgreSQL's driver for Java, for the tests of the server
-    python -m jobs.run.jars s3           what Spark needs beside them for a lake on S3, and for its test
+    python -m strandline.jobs.run.jars delta        the jars of Delta, for every Spark session
+    python -m strandline.jobs.run.jars kafka        an Apache Kafka broker, for tests and benchmarks
+    python -m strandline.jobs.run.jars dynamodb     DynamoDB Local, for the tests of replicas
+    python -m strandline.jobs.run.jars jdbc         PostgreSQL's driver for Java, for the tests of the server
+    python -m strandline.jobs.run.jars s3           what Spark needs beside them for a lake on S3, and for its test
 
 The jars land below the virtual environment, in `share/strandline/<set>/`; a set that is complete is not fetched again.
 """
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from state_store.errors import SettingsError
+from strandline.state_store.errors import SettingsError
 
 SETS: dict[str, list[tuple[str, str, str]]] = {
     "delta": [("io.delta", "delta-spark_4.2_2.13", "4.4.0")],

@@ -17,12 +17,12 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from state_store.errors import WriterBusy
-from state_store.files import replace
-from state_store.location import Location
-from state_store.lock import WriterLock, writer_lock
-from state_store.process import Process, process
-from state_store.storage.lease import Lease, lease
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.files import replace
+from strandline.state_store.location import Location
+from strandline.state_store.lock import WriterLock, writer_lock
+from strandline.state_store.process import Process, process
+from strandline.state_store.storage.lease import Lease, lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.ingest.lag import lag
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import InsertQuery, Source
-from jobs.run.pipeline import loaded
-from state_store.layout import Lake
+from strandline.jobs.ingest.lag import lag
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import InsertQuery, Source
+from strandline.jobs.run.pipeline import loaded
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.early import early_events
-from jobs.ivm.refresh.late import late_in
-from jobs.model import tables
-from jobs.model.definitions import Definition, View
-from jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
-from jobs.model.report import EarlyEvents, MicroBatch, RunReport
-from jobs.run.heartbeat import heartbeat
-from jobs.run.orphans import sole_writer
-from jobs.run.publishing import publishing
-from jobs.run.schedule import stages_of
-from jobs.run.session import Session
-from state_store.delta.heads import note_all
-from state_store.errors import StoreError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.early import early_events
+from strandline.jobs.ivm.refresh.late import late_in
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, View
+from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
+from strandline.jobs.model.report import EarlyEvents, MicroBatch, RunReport
+from strandline.jobs.run.heartbeat import heartbeat
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.publishing import publishing
+from strandline.jobs.run.schedule import stages_of
+from strandline.jobs.run.session import Session
+from strandline.state_store.delta.heads import note_all
+from strandline.state_store.errors import StoreError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import Settings
-    from jobs.publish.publisher import Published
-    from jobs.run.heartbeat import Mode
-    from jobs.run.stream import PipelineStream
-    from state_store.kernel.kernel import Kernel
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.publish.publisher import Published
+    from strandline.jobs.run.heartbeat import Mode
+    from strandline.jobs.run.stream import PipelineStream
+    from strandline.state_store.kernel.kernel import Kernel
 
 log = logging.getLogger("strandline")
 
@@ -114,14 +114,14 @@ def opened(
         # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
         catalog, definitions = loaded(name, lake)
         # Planning needs no session: a definition that cannot run is refused before a JVM starts.
-        from jobs.run.schedule import maintained
+        from strandline.jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
         with Session(settings, lake, lock, spark) as session, kernel_for(settings, intake=in_driver) as kernel:
-            from jobs.functions.python.register import Library
-            from jobs.ivm.refresh.context import RunContext
-            from jobs.ivm.refresh.spark_sessions import SparkSessions
-            from jobs.run.stream import PipelineStream
+            from strandline.jobs.functions.python.register import Library
+            from strandline.jobs.ivm.refresh.context import RunContext
+            from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+            from strandline.jobs.run.stream import PipelineStream
 
             functions = Library(catalog.functions.values(), settings.functions.modules)
             context = RunContext(SparkSessions(session), lake, writer, functions, kernel, settings.engine)
@@ -175,7 +175,7 @@ def kernel_for(settings: Settings, *, intake: bool = False) -> Iterator[Kernel |
     if settings.engine == "spark" and not intake:
         yield None
         return
-    from state_store.kernel.kernel import Kernel
+    from strandline.state_store.kernel.kernel import Kernel
 
     with Kernel(*settings.kernel_size) as kernel:
         yield kernel
@@ -186,7 +186,7 @@ def _typed_errors() -> Iterator[None]:
     """An error raised in the query's Python comes back through the JVM as text: give it its type again."""
     from pyspark.errors import StreamingQueryException
 
-    from jobs.model.revive import revive
+    from strandline.jobs.model.revive import revive
 
     try:
         yield

@@ -11,20 +11,20 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.publish_errors import PublisherFenced
-from jobs.publish.declared import published_views, topic_as_source
-from jobs.publish.open import open_publisher
-from jobs.serve.looking import Looking
-from jobs.serve.watch import Watch
-from state_store.errors import StrandlineError, TableMissing
-from state_store.layout import Lake
+from strandline.jobs.model.publish_errors import PublisherFenced
+from strandline.jobs.publish.declared import published_views, topic_as_source
+from strandline.jobs.publish.open import open_publisher
+from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve.watch import Watch
+from strandline.state_store.errors import StrandlineError, TableMissing
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from jobs.model.definitions import Definition
-    from jobs.model.settings import Settings
-    from jobs.publish.publisher import Published, Publisher
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.publish.publisher import Published, Publisher
 
 log = logging.getLogger("strandline")
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.errors import EngineRefused
-from jobs.run.refresh_views import Refreshed, refresh_all
-from jobs.run.schedule import Maintained
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.errors import EngineRefused
+from strandline.jobs.run.refresh_views import Refreshed, refresh_all
+from strandline.jobs.run.schedule import Maintained
 
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import Settings
-    from state_store.kernel.kernel import Kernel
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.kernel.kernel import Kernel
 
 Levels = Sequence[Sequence[Maintained]]
 
@@ -140,6 +140,6 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
 # functions of the same names.
 @lru_cache(maxsize=1)
 def _kernel(_run: str, memory_mb: int, threads: int) -> Kernel:
-    from state_store.kernel.kernel import Kernel
+    from strandline.state_store.kernel.kernel import Kernel
 
     return Kernel(f"{memory_mb}MB", threads)

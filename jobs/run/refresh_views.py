@@ -16,22 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from jobs.ivm.refresh.context import Heads
-from jobs.ivm.refresh.error_policy import decide
-from jobs.ivm.refresh.refresh import refresh_decided
-from jobs.model.errors import RefreshFailed
-from jobs.run.approve import approve
-from jobs.run.schedule import gated_in, read_from_outside
-from state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
-from state_store.wording import Name, sentence
+from strandline.jobs.ivm.refresh.context import Heads
+from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.refresh import refresh_decided
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.run.approve import approve
+from strandline.jobs.run.schedule import gated_in, read_from_outside
+from strandline.state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.ivm.refresh.epoch import StageResult
-    from jobs.model.operating_errors import ExpectationBroken
-    from jobs.run.schedule import Maintained
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.ivm.refresh.epoch import StageResult
+    from strandline.jobs.model.operating_errors import ExpectationBroken
+    from strandline.jobs.run.schedule import Maintained
 
 # Beside each other, small refreshes overlap their planning and job starts; more than four only queue on few cores
 # (measured: four views at once 2.7 s, eight 5.5 s).

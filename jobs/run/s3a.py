@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jobs.run.jars import home
-from state_store.errors import SettingsError
-from state_store.location import Location
+from strandline.jobs.run.jars import home
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from state_store.layout import Lake
-    from state_store.storage.options import StorageOptions
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.storage.options import StorageOptions
 
 _JARS: Final = home("s3")
 # The URLs of a lake are s3://…, as delta-rs and all others write them; s3a:// is Hadoop's own word.

@@ -10,22 +10,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.context import Owner
-from jobs.ivm.rules.stored import marked
-from jobs.model import tables
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import RefreshFailed
-from jobs.model.stage import Plan, Stage, inputs_of
-from jobs.model.stewardship import Stewardship
-from jobs.model.view_options import ViewOptions
-from state_store.delta import reader
-from state_store.wording import quoted, sentence
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.context import Owner
+from strandline.jobs.ivm.rules.stored import marked
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.stage import Plan, Stage, inputs_of
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.view_options import ViewOptions
+from strandline.state_store.delta import reader
+from strandline.state_store.wording import quoted, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.stewardship import Expectation
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.stewardship import Expectation
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

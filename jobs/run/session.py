@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from jobs.run.orphans import noted_jvm
-from state_store.folders import discard_folder
+from strandline.jobs.run.orphans import noted_jvm
+from strandline.state_store.folders import discard_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import Settings
-    from jobs.run.orphans import HeldLock
-    from state_store.layout import Lake
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.run.orphans import HeldLock
+    from strandline.state_store.layout import Lake
 
 
 _SEEN_WITHIN_SECONDS: Final = 1.0
@@ -65,7 +65,7 @@ class Session:
 
     def ended(self) -> str | None:
         """How its JVM ended while it was at work, in words; None: it goes on, or none was started."""
-        from jobs.run.spark import ended
+        from strandline.jobs.run.spark import ended
 
         return ended(self._found, _SEEN_WITHIN_SECONDS) if self._found is not None and not self._over else None
 
@@ -82,9 +82,9 @@ class Session:
         return Path(self._stack.enter_context(made))
 
     def _start(self) -> SparkSession:
-        from jobs.ingest import source
-        from jobs.run import s3a
-        from jobs.run.spark import spark_session
+        from strandline.jobs.ingest import source
+        from strandline.jobs.run import s3a
+        from strandline.jobs.run.spark import spark_session
 
         jars = s3a.jars(self._lake)
         spark = self._given or self._stack.enter_context(spark_session(self._settings.spark, jars=jars))

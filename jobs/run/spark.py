@@ -13,15 +13,15 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
-from jobs.run.jars import home
-from state_store.errors import SettingsError
+from strandline.jobs.run.jars import home
+from strandline.state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import SparkSettings
+    from strandline.jobs.model.settings import SparkSettings
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = home("delta")
@@ -47,7 +47,7 @@ _PAGES = {
 
 
 def class_archives() -> Path:
-    """The folder of the JVM's class archive (jobs.run.class_archive writes it)."""
+    """The folder of the JVM's class archive (strandline.jobs.run.class_archive writes it)."""
     return home("classes")
 
 
@@ -95,7 +95,7 @@ def session_conf(settings: SparkSettings, jvm: str | None = None, jars: Sequence
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Workers are forked from a process that has imported the engine.
-        "spark.python.daemon.module": "jobs.run.worker_daemon",
+        "spark.python.daemon.module": "strandline.jobs.run.worker_daemon",
         # A worker must say who it is within that time of its fork: a machine that stands still for a while takes more
         # than the 15 s of the default.
         "spark.python.authenticate.socketTimeout": "120s",

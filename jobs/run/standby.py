@@ -11,30 +11,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.functions.failing_rows import BREAKS
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.guarded_stage import REASON
-from jobs.model import tables
-from jobs.model.definitions import View
-from jobs.model.errors import RefreshFailed
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
-from state_store.begun import forget
-from state_store.delta import reader
-from state_store.folders import remove_folder
-from state_store.layout import name_of
-from state_store.paths import folders_in
-from state_store.wording import Name, quoted, sentence
+from strandline.jobs.functions.failing_rows import BREAKS
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.guarded_stage import REASON
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
+from strandline.state_store.begun import forget
+from strandline.state_store.delta import reader
+from strandline.state_store.folders import remove_folder
+from strandline.state_store.layout import name_of
+from strandline.state_store.paths import folders_in
+from strandline.state_store.wording import Name, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.run.schedule import Maintained
-    from state_store.commits import Head
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.run.schedule import Maintained
+    from strandline.state_store.commits import Head
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

@@ -17,27 +17,27 @@ from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.ingest import by_size, source
-from jobs.ingest.event_logs import Target
-from jobs.ingest.identity import current_ids
-from jobs.ingest.in_driver import small_batches
-from jobs.ingest.lag import behind
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import committed_offsets
-from jobs.ingest.while_starting import DriverClock
-from jobs.ivm.retention.upkeep import TrimUpkeep
-from jobs.model.definitions import Definition, Source
-from jobs.model.errors import RefreshFailed
-from jobs.model.report import MicroBatch
-from jobs.run.end_replacements import end_replacements
-from jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained, foreign_heads, maintained
-from jobs.run.tallies import Tallies, logged
-from state_store.delta.log import now_ms
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ingest import by_size, source
+from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.identity import current_ids
+from strandline.jobs.ingest.in_driver import small_batches
+from strandline.jobs.ingest.lag import behind
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.ingest.while_starting import DriverClock
+from strandline.jobs.ivm.retention.upkeep import TrimUpkeep
+from strandline.jobs.model.definitions import Definition, Source
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.run.end_replacements import end_replacements
+from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import Maintained, foreign_heads, maintained
+from strandline.jobs.run.tallies import Tallies, logged
+from strandline.state_store.delta.log import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jobs.ingest.in_driver import SmallBatches
-    from jobs.ingest.while_starting import Ingest
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.model.operating_errors import ExpectationBroken
-    from jobs.model.settings import Settings
-    from jobs.run.orphans import HeldLock
-    from jobs.run.session import Session
-    from state_store.errors import StrandlineError
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.in_driver import SmallBatches
+    from strandline.jobs.ingest.while_starting import Ingest
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.model.operating_errors import ExpectationBroken
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.run.orphans import HeldLock
+    from strandline.jobs.run.session import Session
+    from strandline.state_store.errors import StrandlineError
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 

@@ -1,4 +1,4 @@
-"""The process of a continuous run that Dagster starts: `python -m jobs.run.stream_child PIPELINE`.
+"""The process of a continuous run that Dagster starts: `python -m strandline.jobs.run.stream_child PIPELINE`.
 
 It is the run of `strandline run PIPELINE --mode continuous`. It has no lifeline: it outlives the process that started
 it, and whoever wants it finds it by its heartbeat. SIGTERM stops it. It logs to standard error, of news that comes with
@@ -12,9 +12,9 @@ import sys
 import time
 from typing import Final
 
-from jobs.model.settings import load_settings
-from jobs.run.stop_signal import stopped_by_signal
-from state_store.errors import StrandlineError
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.stop_signal import stopped_by_signal
+from strandline.state_store.errors import StrandlineError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -59,10 +59,10 @@ def main(arguments: list[str]) -> int:
         called wrongly.
     """
     if len(arguments) != 1:
-        print("usage: python -m jobs.run.stream_child PIPELINE", file=sys.stderr)
+        print("usage: python -m strandline.jobs.run.stream_child PIPELINE", file=sys.stderr)
         return EXIT_USAGE
     _log_to_stderr()
-    from jobs.run.pipeline import follow
+    from strandline.jobs.run.pipeline import follow
 
     try:
         with stopped_by_signal() as stop:

@@ -18,24 +18,24 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.engines.engine import engine_of
-from jobs.ivm.rules.stored import spec_of, state_type, stored_columns
-from jobs.model.columns import META_COLUMNS
-from jobs.model.errors import RefreshFailed
-from jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
-from state_store.columns import STATE, WEIGHT
-from state_store.commits import REBUILD
-from state_store.kernel.kernel import Kernel
-from state_store.kernel.table import KernelTable
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.rules.stored import spec_of, state_type, stored_columns
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
+from strandline.state_store.columns import STATE, WEIGHT
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.table import KernelTable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     import duckdb
 
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.model.stage import Stage
-    from state_store.commits import Head
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import Head
 
 _MEMORY: Final = "1GB"
 """Of a kernel for the swap alone, where Spark computes everything else. Beyond, DuckDB goes to disk."""

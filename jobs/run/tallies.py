@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.run.committed import report_at
-from state_store.delta import reader
+from strandline.jobs.run.committed import report_at
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
-    from jobs.model.report import MicroBatch, TableReport
-    from state_store.paths import LakePath
+    from strandline.jobs.model.report import MicroBatch, TableReport
+    from strandline.state_store.paths import LakePath
 
 log = logging.getLogger("strandline")
 

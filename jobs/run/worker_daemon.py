@@ -14,8 +14,8 @@ import os
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import jobs.run.refresh_tasks  # noqa: F401
-import state_store.kernel.kernel  # noqa: F401
+import strandline.jobs.run.refresh_tasks
+import strandline.state_store.kernel.kernel  # noqa: F401
 
 
 def main() -> None:

@@ -10,16 +10,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.serving_errors import NotYet, RequestRefused
-from jobs.serve.reflected import settled
-from state_store.wording import Name, sentence
+from strandline.jobs.model.serving_errors import NotYet, RequestRefused
+from strandline.jobs.serve.reflected import settled
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from jobs.serve.cut import Cut
-    from jobs.serve.reflected import Reflected
-    from state_store.layout import Lake
+    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.reflected import Reflected
+    from strandline.state_store.layout import Lake
 
 _POSITION: Final = re.compile(r"(.+)@((?:[0-9]{1,9}:[0-9]{1,18})(?:,[0-9]{1,9}:[0-9]{1,18}){0,999})")
 

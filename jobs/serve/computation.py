@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.engines.engine import engine_of
-from jobs.engines.listed import listed
-from jobs.model.columns import META_COLUMNS, TOMBSTONE
-from jobs.model.relation import Relation
-from jobs.model.types import struct
-from jobs.query.logical.keys import outputs_of
-from jobs.query.recompute.select import recompute_sql
-from state_store.columns import STATE
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.engines.listed import listed
+from strandline.jobs.model.columns import META_COLUMNS, TOMBSTONE
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import struct
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.state_store.columns import STATE
 
 if TYPE_CHECKING:
-    from jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.logical.pull import PullQuery
 
 _ENGINE: Final = engine_of("duckdb")
 _OF_EVENTS: Final = frozenset((*(name for name, _ in META_COLUMNS), TOMBSTONE))

@@ -12,16 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.model.serving_errors import NoConsistentCut
-from jobs.serve.reflected import Reflected, reflected, settled
-from state_store.delta.heads import newest_version
-from state_store.errors import VersionGone
-from state_store.wording import Name, sentence
+from strandline.jobs.model.serving_errors import NoConsistentCut
+from strandline.jobs.serve.reflected import Reflected, reflected, settled
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 _NOTHING = -1
 """The version of an input that a table does not reflect at all yet, as just after it was made."""

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from jobs.engines.engine import FAILS_ON_A_ROW
-from jobs.model.errors import InvalidQuery
-from jobs.model.serving_errors import TooLarge
-from jobs.serve.limits import NO_LIMITS, Spent
-from state_store.kernel import elementary
+from strandline.jobs.engines.engine import FAILS_ON_A_ROW
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.serving_errors import TooLarge
+from strandline.jobs.serve.limits import NO_LIMITS, Spent
+from strandline.state_store.kernel import elementary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from jobs.functions.python.register import Library
+    from strandline.jobs.functions.python.register import Library
 
 # In this order: the last one locks the others. Replacement scans would let a query name any Arrow table or data frame
 # that is a variable of this process.

@@ -18,32 +18,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
-from jobs.catalog.stored_names import stored_statement
-from jobs.model import types as t
-from jobs.model.types import BaseType
-from jobs.query.clauses.read_pull import read_pull
-from jobs.query.logical.query import Block
-from jobs.serve.pushdown import only_relation, row_by_row
-from jobs.serve.readable import check_stored, readable_named
-from jobs.serve.shape import FEW_DIGITS
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
-from jobs.sql.trees import conjuncts
-from jobs.sql.types_text import type_of
-from state_store.errors import StrandlineError
-from state_store.replicas.codec.keys import KeyRange
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.serve.pushdown import only_relation, row_by_row
+from strandline.jobs.serve.readable import check_stored, readable_named
+from strandline.jobs.serve.shape import FEW_DIGITS
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
+from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.types_text import type_of
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.replicas.codec.keys import KeyRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.relation import Relation
-    from jobs.model.types import SqlType
-    from jobs.query.logical.pull import PullQuery
-    from jobs.query.pulled.column_names import Unnamed
-    from jobs.serve.lookup import KeyValues
-    from jobs.serve.shape import Constants, Shape
-    from state_store.replicas.reading import Reading, Row
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.serve.lookup import KeyValues
+    from strandline.jobs.serve.shape import Constants, Shape
+    from strandline.state_store.replicas.reading import Reading, Row
 
 MOST_KEYS: Final = 1000
 """Of one query: they are read in some milliseconds."""

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from jobs.model.columns import WINDOW_END, WINDOW_START
-from jobs.model.serving_errors import RequestRefused
-from jobs.serve.format import cell
-from jobs.sql.syntax import Select
-from jobs.sql.types_text import data_type
-from state_store.replicas.codec.keys import KeyRange
-from state_store.wording import Name, sentence
+from strandline.jobs.model.columns import WINDOW_END, WINDOW_START
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.format import cell
+from strandline.jobs.sql.syntax import Select
+from strandline.jobs.sql.types_text import data_type
+from strandline.state_store.replicas.codec.keys import KeyRange
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jobs.model.relation import Relation
-    from state_store.replicas.reading import Reading, Row
+    from strandline.jobs.model.relation import Relation
+    from strandline.state_store.replicas.reading import Reading, Row
 
 KeyValues = tuple[Any, ...]
 """The values of a key's columns, or of the first of them, as Arrow's `to_pylist` gives them."""

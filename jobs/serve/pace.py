@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from state_store.delta import log, reader
-from state_store.errors import StoreError, VersionGone
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StoreError, VersionGone
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 WINDOW_SECONDS: Final = 10
 """Long enough to hold several epochs of a second each, short enough that a view that has stopped is seen to stand."""

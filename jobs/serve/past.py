@@ -16,29 +16,29 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery
-from jobs.model.relation import Relation
-from jobs.model.serving_errors import VersionNotKept
-from jobs.serve.readable import CHANGES, changes_call, check_stored, readable_named
-from jobs.serve.reflected import reflected
-from jobs.sql.dialect import position_of
-from jobs.sql.trees import identifier
-from state_store.columns import WEIGHT
-from state_store.delta import log, reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import StoreError, TableMissing, VersionGone
-from state_store.paths import file_size
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.serving_errors import VersionNotKept
+from strandline.jobs.serve.readable import CHANGES, changes_call, check_stored, readable_named
+from strandline.jobs.serve.reflected import reflected
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.trees import identifier
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import StoreError, TableMissing, VersionGone
+from strandline.state_store.paths import file_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.serve.reflected import Reflected
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.serve.reflected import Reflected
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 CHANGE_TYPE: Final = "_change_type"
 _CHANGE_COLUMNS: Final = ((CHANGE_TYPE, t.VARCHAR), ("_commit_version", t.BIGINT), ("_commit_timestamp", t.TIMESTAMP))

@@ -13,18 +13,18 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.serving_errors import CutExpired, NoConsistentCut, RequestRefused
-from jobs.serve.cut import Cut, newest_cut
-from jobs.serve.reflected import Reflected, reflected
-from state_store.checksum import members_in, sealed_members
-from state_store.commits import TableVersion
-from state_store.delta import log, reader
-from state_store.errors import StoreError, VersionGone
+from strandline.jobs.model.serving_errors import CutExpired, NoConsistentCut, RequestRefused
+from strandline.jobs.serve.cut import Cut, newest_cut
+from strandline.jobs.serve.reflected import Reflected, reflected
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StoreError, VersionGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 _DRAG_MS: Final = 10_000
 """So much older than its newest version may the pinned version of a table be, for another table's sake: some epochs."""

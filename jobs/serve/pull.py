@@ -16,35 +16,35 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from jobs.query.clauses.read_pull import read_pull
-from jobs.serve.at_least import check_cut
-from jobs.serve.computation import computation
-from jobs.serve.cut import Cut, newest_cut
-from jobs.serve.duck import Duck
-from jobs.serve.limits import Spent
-from jobs.serve.past import with_past
-from jobs.serve.pushdown import in_natural_order, key_predicate, row_by_row
-from jobs.serve.readable import check_stored
-from jobs.serve.snapshot import Snapshot
-from jobs.serve.terms import FREELY
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.serve.at_least import check_cut
+from strandline.jobs.serve.computation import computation
+from strandline.jobs.serve.cut import Cut, newest_cut
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.limits import Spent
+from strandline.jobs.serve.past import with_past
+from strandline.jobs.serve.pushdown import in_natural_order, key_predicate, row_by_row
+from strandline.jobs.serve.readable import check_stored
+from strandline.jobs.serve.snapshot import Snapshot
+from strandline.jobs.serve.terms import FREELY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.functions.python.register import Library
-    from jobs.model.relation import Relation
-    from jobs.model.types import SqlType
-    from jobs.query.logical.pull import PullQuery
-    from jobs.serve.computation import Computation
-    from jobs.serve.past import Past
-    from jobs.serve.pinned import Pinned
-    from jobs.serve.terms import Terms
-    from jobs.sql.syntax import Select
-    from state_store.delta.statistics import Predicate
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.serve.computation import Computation
+    from strandline.jobs.serve.past import Past
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.sql.syntax import Select
+    from strandline.state_store.delta.statistics import Predicate
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,22 @@ from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING
 
-from jobs.serve.duck import Duck
-from jobs.serve.results import LiveRows
-from jobs.serve.subscription import subscription
-from jobs.serve.watch import Watch
-from state_store.delta.heads import newest_version
-from state_store.errors import TableMissing
-from state_store.wording import Name, sentence
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.results import LiveRows
+from strandline.jobs.serve.subscription import subscription
+from strandline.jobs.serve.watch import Watch
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import TableMissing
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.functions.python.register import Library
-    from jobs.serve.subscription import Change, Subscription
-    from jobs.sql.syntax import Select
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.serve.subscription import Change, Subscription
+    from strandline.jobs.sql.syntax import Select
+    from strandline.state_store.layout import Lake
 
 # Only so that Ctrl-C is seen: a commit ends the wait at once.
 _WAIT_SECONDS = 1.0

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from jobs.model.columns import EVENT_ORDER
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.model.types import BaseType
-from jobs.query.expressions.scope import column
-from jobs.query.logical.pull import OrderItem
-from jobs.query.logical.query import Block
-from jobs.query.pulled.ordering import HIDDEN
+from strandline.jobs.model.columns import EVENT_ORDER
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.pull import OrderItem
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.pulled.ordering import HIDDEN
 
 if TYPE_CHECKING:
-    from jobs.query.logical.pull import PullQuery
-    from state_store.delta.statistics import Predicate
+    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.state_store.delta.statistics import Predicate
 
 _BITS = {BaseType.INT: 32, BaseType.BIGINT: 64}
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from jobs.catalog.relations import companion, visible_relation
-from jobs.model.definitions import InsertQuery, View
-from jobs.model.errors import NotSupported, UnknownName
-from jobs.query.clauses.unnest import is_unnest
-from jobs.query.desugar.windows_of_time import window_function
-from jobs.sql.dialect import quote
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.relations import companion, visible_relation
+from strandline.jobs.model.definitions import InsertQuery, View
+from strandline.jobs.model.errors import NotSupported, UnknownName
+from strandline.jobs.query.clauses.unnest import is_unnest
+from strandline.jobs.query.desugar.windows_of_time import window_function
+from strandline.jobs.sql.dialect import quote
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.relation import Relation
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.relation import Relation
 
 
 def readable_named(name: str, catalog: Catalog) -> Relation:

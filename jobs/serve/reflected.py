@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.model import tables
-from state_store.delta import log, reader
-from state_store.errors import StoreError, VersionGone
+from strandline.jobs.model import tables
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StoreError, VersionGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 Offsets = dict[str, dict[int, int]]
 """{topic: {partition: the offset behind the last one}}."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.types import BaseType
-from jobs.serve.format import to_json
-from jobs.serve.values import shown
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.types import SqlType
 
 
 class RowText:

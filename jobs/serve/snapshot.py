@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.serve.past import not_kept
-from state_store.delta import reader
-from state_store.errors import VersionGone
+from strandline.jobs.serve.past import not_kept
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import VersionGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from jobs.model.relation import Relation
-    from jobs.serve.cut import Cut
-    from jobs.serve.limits import Spent
-    from jobs.serve.past import Past
-    from state_store.delta.statistics import Predicate
-    from state_store.layout import Lake
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.limits import Spent
+    from strandline.jobs.serve.past import Past
+    from strandline.state_store.delta.statistics import Predicate
+    from strandline.state_store.layout import Lake
 
 
 class Snapshot:

@@ -21,38 +21,38 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported
-from jobs.model.serving_errors import ChangesGone
-from jobs.model.stage import Output
-from jobs.model.types import BIGINT
-from jobs.query.blocks.block_columns import expressions_of, places_in
-from jobs.query.clauses.read_pull import read_pull
-from jobs.query.expressions.scope import column
-from jobs.query.logical.query import Block
-from jobs.query.recompute.select import recompute_sql
-from jobs.serve.format import json_line
-from jobs.serve.pushdown import natural_order, only_relation, row_by_row
-from jobs.serve.readable import check_stored
-from jobs.serve.results import Tombstone, Weighted
-from jobs.serve.values import python_rows
-from state_store.columns import VERSION, WEIGHT
-from state_store.delta import reader
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.serving_errors import ChangesGone
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BIGINT
+from strandline.jobs.query.blocks.block_columns import expressions_of, places_in
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.serve.format import json_line
+from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
+from strandline.jobs.serve.readable import check_stored
+from strandline.jobs.serve.results import Tombstone, Weighted
+from strandline.jobs.serve.values import python_rows
+from strandline.state_store.columns import VERSION, WEIGHT
+from strandline.state_store.delta import reader
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.relation import Relation
-    from jobs.model.types import SqlType
-    from jobs.query.logical.pull import PullQuery
-    from jobs.query.pulled.column_names import Unnamed
-    from jobs.serve.duck import Duck
-    from jobs.sql.syntax import Select
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.serve.duck import Duck
+    from strandline.jobs.sql.syntax import Select
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 _CLAUSES = {
     "joins": "JOIN",

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from jobs.query.pulled.column_names import Unnamed
-from jobs.serve.at_least import Least
-from jobs.serve.limits import NO_LIMITS, Limits
-from jobs.serve.pinned import Pinned
+from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.serve.at_least import Least
+from strandline.jobs.serve.limits import NO_LIMITS, Limits
+from strandline.jobs.serve.pinned import Pinned
 
 
 @dataclass(frozen=True)

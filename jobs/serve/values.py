@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.types import BaseType, SqlType
-from state_store.python_values import python_values
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,15 +15,15 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-from state_store.delta import log
-from state_store.errors import StoreError
-from state_store.files import make_folder
-from state_store.layout import name_of
+from strandline.state_store.delta import log
+from strandline.state_store.errors import StoreError
+from strandline.state_store.files import make_folder
+from strandline.state_store.layout import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 logger = logging.getLogger("strandline.serve")
 

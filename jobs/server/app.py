@@ -14,16 +14,16 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jobs.model.serving_errors import Forbidden
-from jobs.server.access.origins import Origins
-from jobs.server.http.description import described
-from jobs.server.http.direct import add_routes
-from jobs.server.http.failures import failure
-from jobs.server.http.measured import Measured
-from jobs.server.http.parameters import refuse_others
-from jobs.server.http.requests import allowed, server_of
-from jobs.server.postgres.listener import postgres
-from jobs.server.routes import (
+from strandline.jobs.model.serving_errors import Forbidden
+from strandline.jobs.server.access.origins import Origins
+from strandline.jobs.server.http.description import described
+from strandline.jobs.server.http.direct import add_routes
+from strandline.jobs.server.http.failures import failure
+from strandline.jobs.server.http.measured import Measured
+from strandline.jobs.server.http.parameters import refuse_others
+from strandline.jobs.server.http.requests import allowed, server_of
+from strandline.jobs.server.postgres.listener import postgres
+from strandline.jobs.server.routes import (
     changes,
     data_docs,
     ksql,
@@ -36,18 +36,18 @@ from jobs.server.routes import (
     streams,
     views,
 )
-from jobs.server.routes.point import PointLookups
-from jobs.server.state.server import running
-from jobs.sql.size import too_deep
-from state_store.errors import StrandlineError
+from strandline.jobs.server.routes.point import PointLookups
+from strandline.jobs.server.state.server import running
+from strandline.jobs.sql.size import too_deep
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.types import Receive, Scope, Send
 
-    from jobs.model.settings import Settings
-    from jobs.server.access.options import ServerOptions
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.server.access.options import ServerOptions
 
 # Routes are tried one after the other: look-ups first.
 ROUTERS = (

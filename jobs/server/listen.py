@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
-from jobs.server.access.bound import bound
-from jobs.server.app import application
-from jobs.server.http.patience import PatientProtocol
-from state_store.layout import Lake, check_lake
+from strandline.jobs.server.access.bound import bound
+from strandline.jobs.server.app import application
+from strandline.jobs.server.http.patience import PatientProtocol
+from strandline.state_store.layout import Lake, check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from jobs.model.settings import Settings
-    from jobs.server.access.options import ServerOptions
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.server.access.options import ServerOptions
 
 _GRACE_SECONDS: Final = 5
 """Requests that are being answered when the server is told to end have so long; subscriptions end at once."""

@@ -10,31 +10,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from jobs.catalog.called import Called
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source
-from jobs.model.errors import SqlError, SqlSyntaxError
-from jobs.model.same_meaning import same
-from jobs.session import catalog_changes
-from jobs.session.apply_plan import ApplyPlan, plan_of
-from jobs.session.define.source import check_name
-from jobs.session.functions import FunctionChange
-from jobs.session.functions import register as register_function
-from jobs.session.interpreter import Interpreter
-from jobs.session.sidecar import tended
-from jobs.session.type_names import create as create_type
-from jobs.sql.statements import parse
-from jobs.sql.syntax import CreateFunction, CreateSource, CreateType, CreateView, InsertSelect, Statement
-from state_store.delta import reader
-from state_store.folders import copy_to_disk
-from state_store.layout import Lake
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import SqlError, SqlSyntaxError
+from strandline.jobs.model.same_meaning import same
+from strandline.jobs.session import catalog_changes
+from strandline.jobs.session.apply_plan import ApplyPlan, plan_of
+from strandline.jobs.session.define.source import check_name
+from strandline.jobs.session.functions import FunctionChange
+from strandline.jobs.session.functions import register as register_function
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.sidecar import tended
+from strandline.jobs.session.type_names import create as create_type
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import CreateFunction, CreateSource, CreateType, CreateView, InsertSelect, Statement
+from strandline.state_store.delta import reader
+from strandline.state_store.folders import copy_to_disk
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobs.model.definitions import View
-    from jobs.model.settings import Settings
-    from jobs.serve.results import Result
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.results import Result
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ def _rehearse_replacement(
     catalog: Catalog, lake: Lake, present: Source | View, definition: Source | View
 ) -> str | None:
     """Put a definition in the copy of the catalog; why the rows that are to be computed will not be proved."""
-    from jobs.operate.replace import check_events
-    from jobs.operate.verify.recompute import unprovable
+    from strandline.jobs.operate.replace import check_events
+    from strandline.jobs.operate.verify.recompute import unprovable
 
     if present == definition:
         return None  # the end of its own replacement is left, and nothing else

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog.called import Called
-from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.same_meaning import gives_the_same_rows
-from jobs.run.shared.reading import shared_tables
-from jobs.session.catalog_changes import OTHER_BEGUN, described
-from jobs.session.define.replaced import ColumnDiff
-from state_store.delta import reader
-from state_store.wording import Name, Text, joined, quoted, sentence
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.same_meaning import gives_the_same_rows
+from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
+from strandline.jobs.session.define.replaced import ColumnDiff
+from strandline.state_store.delta import reader
+from strandline.state_store.wording import Name, Text, joined, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Definition
-    from jobs.session.catalog_changes import Change
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.session.catalog_changes import Change
+    from strandline.state_store.layout import Lake
 
 
 _OUTCOMES = {"created": "create", "replaced": "replace", "altered": "alter", "repaired": "repair"}

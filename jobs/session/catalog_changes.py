@@ -11,21 +11,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.catalog.drops import table_paths
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import NotSupported, OptionRefused
-from jobs.model.same_meaning import gives_the_same_rows, same
-from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
-from state_store.errors import WriterBusy
-from state_store.wording import Name, Text, joined, sentence
+from strandline.jobs.catalog.drops import table_paths
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import NotSupported, OptionRefused
+from strandline.jobs.model.same_meaning import gives_the_same_rows, same
+from strandline.jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.ivm.binding.binding import Binding
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.ivm.binding.binding import Binding
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect | AlterSource
 Replace = Callable[[Source | View, Source | View], str | None]
@@ -98,11 +98,11 @@ def register(
         StrandlineError: as of `replacing`; nothing is changed.
         CorruptState: the file of a definition that it needs is broken.
     """
-    from jobs.session.define.analyze import define
+    from strandline.jobs.session.define.analyze import define
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
-        from jobs.ingest.formats.format import check_source
+        from strandline.jobs.ingest.formats.format import check_source
 
         check_source(definition)
     if definition.name in catalog.broken:
@@ -156,8 +156,8 @@ def _replaced_live(
     existing: Definition, definition: Definition, catalog: Catalog, lake: Lake, replacing: Replace
 ) -> Change | None:
     """The change of what others go on reading meanwhile: a view, a source that gets columns. None: it is neither."""
-    from jobs.session.define.altered import extends
-    from jobs.session.define.former_columns import check_added_columns
+    from strandline.jobs.session.define.altered import extends
+    from strandline.jobs.session.define.former_columns import check_added_columns
 
     begun = _begun(definition, catalog)
     if isinstance(existing, View) and isinstance(definition, View):
@@ -176,14 +176,14 @@ def _replaced_live(
 
 
 def _late(definition: Definition, catalog: Catalog, lake: Lake) -> tuple[str, ...]:
-    from jobs.ivm.retention.newcomers import begins_late
+    from strandline.jobs.ivm.retention.newcomers import begins_late
 
     return () if isinstance(definition, Source) else begins_late(definition, catalog, lake)
 
 
 def _repair(definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake) -> Change:
     """Put a definition in the place of its broken file; it stays in its pipeline, as far as that is known."""
-    from jobs.session.repair import as_it_was, check_repaired
+    from strandline.jobs.session.repair import as_it_was, check_repaired
 
     definition = as_it_was(definition, again, catalog, lake)
     check_repaired(definition, catalog, lake)
@@ -195,7 +195,7 @@ def _repair(definition: Definition, again: Callable[[Catalog], Definition], cata
 
 def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
     """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
-    from jobs.ingest.logs.open import open_with_topic
+    from strandline.jobs.ingest.logs.open import open_with_topic
 
     if isinstance(definition, Source):
         open_with_topic(definition, settings, lake)
@@ -210,7 +210,7 @@ def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, l
         OptionRefused: it does.
         SourceUnavailable: the broker does not answer.
     """
-    from jobs.ingest.logs.open import open_log
+    from strandline.jobs.ingest.logs.open import open_log
 
     log = open_log(settings, lake)
     stated = next((option for option in statement.options if option.name == "PARTITIONS"), None)
@@ -235,7 +235,7 @@ def stopped(name: str, catalog: Catalog, lake: Lake) -> Iterator[None]:
     Raises:
         WriterBusy: one is running.
     """
-    from jobs.run.orphans import sole_writer
+    from strandline.jobs.run.orphans import sole_writer
 
     held: set[str] = set()
     with ExitStack() as locks:

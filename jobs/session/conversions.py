@@ -13,9 +13,9 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType
-from jobs.serve.format import cell
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.serve.format import cell
 
 _LIMITS = {BaseType.INT: 2**31, BaseType.BIGINT: 2**63}
 # Twice the 38 digits of a DECIMAL: a value with 38 on either side of the point is still rounded exactly.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.model.definitions import Definition, InsertQuery, View
-from jobs.model.errors import NameInUse, NotSupported, SqlError
-from jobs.session.catalog_changes import described, stopped
-from jobs.sql.dialect import quote
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.catalog import replacements
+from strandline.jobs.model.definitions import Definition, InsertQuery, View
+from strandline.jobs.model.errors import NameInUse, NotSupported, SqlError
+from strandline.jobs.session.catalog_changes import described, stopped
+from strandline.jobs.sql.dialect import quote
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.sql.syntax import Drop
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.sql.syntax import Drop
+    from strandline.state_store.layout import Lake
 
 
 def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
@@ -84,7 +84,7 @@ def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
 
 def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
     """The shared tables that nothing reads once `name` is removed; see `unread`."""
-    from jobs.run.shared.reading import shared_tables, unread
+    from strandline.jobs.run.shared.reading import shared_tables, unread
 
     if catalog.broken:
         return frozenset()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.errors import NameTaken, UnknownName
-from jobs.serve.format import Table, cell
-from jobs.serve.results import Document
-from jobs.session.define.function import function_of
-from jobs.session.repair import check_repaired_function
+from strandline.jobs.model.errors import NameTaken, UnknownName
+from strandline.jobs.serve.format import Table, cell
+from strandline.jobs.serve.results import Document
+from strandline.jobs.session.define.function import function_of
+from strandline.jobs.session.repair import check_repaired_function
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Function
-    from jobs.session.catalog_changes import Outcome
-    from jobs.sql.syntax import CreateFunction, DropFunction
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Function
+    from strandline.jobs.session.catalog_changes import Outcome
+    from strandline.jobs.sql.syntax import CreateFunction, DropFunction
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ def drop(statement: DropFunction, catalog: Catalog) -> str:
 
 def description(name: str, catalog: Catalog) -> Document:
     """`DESCRIBE FUNCTION name`; of the language's own functions the kind. Raises UnknownName: there is no such one."""
-    from jobs.functions.aggregates.registry import FUNCTIONS
-    from jobs.functions.registry import SCALARS
+    from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+    from strandline.jobs.functions.registry import SCALARS
 
     function = catalog.functions.get(name)
     if function is None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model import types as t
-from jobs.model.definitions import Source
-from jobs.model.errors import InvalidQuery, UnknownName
-from jobs.session.literals import evaluate
-from state_store.wording import Name, Text, joined, sentence
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import InvalidQuery, UnknownName
+from strandline.jobs.session.literals import evaluate
+from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.settings import Settings
-    from jobs.sql.syntax import Delete, InsertValues, Update
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.sql.syntax import Delete, InsertValues, Update
+    from strandline.state_store.layout import Lake
 
 _ROWTIME = "rowtime"
 """A column that may be given: the record's timestamp, milliseconds since the epoch; now by default."""
@@ -47,7 +47,7 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
                 f"the columns are {', '.join(names)}",
             )
         rows.append({name: evaluate(value, types[name], name) for name, value in zip(names, row, strict=True)})
-    from jobs.ingest.produce import insert_rows
+    from strandline.jobs.ingest.produce import insert_rows
 
     return insert_rows(source, rows, settings, lake)
 

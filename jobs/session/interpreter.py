@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.stored_names import stored_statement
-from jobs.ivm.binding.binding import Binding
-from jobs.model.definitions import Source, View
-from jobs.model.errors import SqlError, UnknownName
-from jobs.serve.results import Document, Message, Result
-from jobs.session import catalog_changes, drops, type_names
-from jobs.session.properties import Session
-from jobs.sql.size import too_deep
-from jobs.sql.statements import parse
-from jobs.sql.syntax import (
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.ivm.binding.binding import Binding
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import SqlError, UnknownName
+from strandline.jobs.serve.results import Document, Message, Result
+from strandline.jobs.session import catalog_changes, drops, type_names
+from strandline.jobs.session.properties import Session
+from strandline.jobs.sql.size import too_deep
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import (
     AlterSource,
     CreateFunction,
     CreateSource,
@@ -38,15 +38,15 @@ from jobs.sql.syntax import (
     UnsetProperty,
     Update,
 )
-from state_store.errors import StrandlineError
-from state_store.layout import Lake, check_lake
-from state_store.wording import Name, sentence
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake, check_lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.model.settings import Settings
-    from jobs.session.functions import FunctionChange
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.session.functions import FunctionChange
 
 S = TypeVar("S", bound=Statement)
 
@@ -142,18 +142,18 @@ class Interpreter:
 
     def _replace(self, present: Source | View, definition: Source | View) -> str | None:
         if isinstance(present, Source) and isinstance(definition, Source):
-            from jobs.operate.alter import alter_source
+            from strandline.jobs.operate.alter import alter_source
 
             alter_source(self.settings, present, definition)
         elif isinstance(present, View) and isinstance(definition, View):
-            from jobs.operate.replace import replace_view
+            from strandline.jobs.operate.replace import replace_view
 
             return replace_view(self.settings, present, definition)
         return None
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:
         """Define a function written in Python."""
-        from jobs.session import functions
+        from strandline.jobs.session import functions
 
         return functions.register(statement, self.catalog, self.settings.functions.modules)
 
@@ -165,7 +165,7 @@ class Interpreter:
         return Message(f"'{statement.name}' has its default again")
 
     def _function(self, statement: CreateFunction | DropFunction | DescribeFunction) -> Result:
-        from jobs.session import functions
+        from strandline.jobs.session import functions
 
         match statement:
             case CreateFunction():
@@ -176,7 +176,7 @@ class Interpreter:
                 return functions.description(statement.name, self.catalog)
 
     def _insert(self, statement: InsertValues) -> Message:
-        from jobs.session.inserts import insert
+        from strandline.jobs.session.inserts import insert
 
         count = insert(statement, self.catalog, self.settings, self.lake)
         return Message(
@@ -184,7 +184,7 @@ class Interpreter:
         )
 
     def _change(self, statement: Delete | Update) -> Message:
-        from jobs.session.keyed_changes import delete, update
+        from strandline.jobs.session.keyed_changes import delete, update
 
         if isinstance(statement, Delete):
             count = delete(statement, self.catalog, self.settings, self.lake)
@@ -197,25 +197,25 @@ class Interpreter:
     def _changed_names(self, statement: Drop | Rename) -> str:
         if isinstance(statement, Drop):
             return drops.drop(statement, self.catalog, self.lake)
-        from jobs.session.renames import rename
+        from strandline.jobs.session.renames import rename
 
         return rename(statement, self.catalog)
 
     def _select(self, statement: Select) -> Result:
-        from jobs.functions.python.register import Library
+        from strandline.jobs.functions.python.register import Library
 
         functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
         if statement.emit is None:
-            from jobs.partial.pull import pull
+            from strandline.jobs.partial.pull import pull
 
             return pull(statement, self.catalog, self.lake, functions)
-        from jobs.serve.push import push
+        from strandline.jobs.serve.push import push
 
         return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
 
     def _show(self, statement: Show | Describe | Explain | Print) -> Result:
-        from jobs.session import show
-        from jobs.session.print_topic import print_topic
+        from strandline.jobs.session import show
+        from strandline.jobs.session.print_topic import print_topic
 
         match statement:
             case Print():

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, UnknownName
-from jobs.session.inserts import target_of
-from jobs.session.literals import evaluate
-from jobs.sql.dialect import position_of, quote
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import InvalidQuery, UnknownName
+from strandline.jobs.session.inserts import target_of
+from strandline.jobs.session.literals import evaluate
+from strandline.jobs.sql.dialect import position_of, quote
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from jobs.sql.syntax import Delete, Update
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.sql.syntax import Delete, Update
+    from strandline.state_store.layout import Lake
 
 Key = dict[str, object]
 """{key column: value}"""
@@ -42,7 +42,7 @@ def delete(statement: Delete, catalog: Catalog, settings: Settings, lake: Lake) 
         TypeMismatch: a value does not fit its column. Nothing was written.
         SourceUnavailable: the broker or registry does not answer.
     """
-    from jobs.ingest.produce import TOMBSTONE, insert_rows
+    from strandline.jobs.ingest.produce import TOMBSTONE, insert_rows
 
     source = _table_of(statement, catalog)
     keys = _keys(statement.where, source)
@@ -59,8 +59,8 @@ def update(statement: Update, catalog: Catalog, settings: Settings, lake: Lake) 
         SourceBehind: the present rows are not known until the pipeline has run.
         Others: as `delete`; also for a SET of a key column, an unknown one, or one twice.
     """
-    from jobs.ingest.newest import newest_row
-    from jobs.ingest.produce import insert_rows
+    from strandline.jobs.ingest.newest import newest_row
+    from strandline.jobs.ingest.produce import insert_rows
 
     source = _table_of(statement, catalog)
     changed = _assigned(statement, source)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
-from jobs.model.types import MAX_PRECISION
-from jobs.serve.format import cell
-from jobs.session.conversions import assign, assign_text, convert
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.types_text import type_of
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
+from strandline.jobs.model.types import MAX_PRECISION
+from strandline.jobs.serve.format import cell
+from strandline.jobs.session.conversions import assign, assign_text, convert
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.types_text import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.types import SqlType
 
 _Number = int | float | Decimal
 

@@ -6,17 +6,17 @@ import datetime as dt
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs.open import open_log
-from jobs.model.errors import UnknownName
-from jobs.serve.results import Rows
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.serve.results import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.ingest.logs.log import Log, Records
-    from jobs.model.settings import Settings
-    from jobs.sql.syntax import Print
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log, Records
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.sql.syntax import Print
+    from strandline.state_store.layout import Lake
 
 _NAMES = ("partition", "offset", "rowtime", "key", "value")
 _LAST = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobs.model.errors import OptionRefused
+from strandline.jobs.model.errors import OptionRefused
 
 _KNOWN = {"auto.offset.reset": ("earliest", "latest")}
 """{property: its values, the default first}."""

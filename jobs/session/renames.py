@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.definitions import Definition, InsertQuery, View
-from jobs.model.errors import InvalidQuery
-from jobs.session.define.source import check_name
-from jobs.sql.dialect import quote
-from state_store.failpoints import failpoint
-from state_store.wording import Name, sentence
+from strandline.jobs.model.definitions import Definition, InsertQuery, View
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.session.define.source import check_name
+from strandline.jobs.sql.dialect import quote
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.sql.syntax import Rename
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.sql.syntax import Rename
 
 
 def rename(statement: Rename, catalog: Catalog) -> str:

@@ -9,24 +9,24 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from jobs.ivm.rules.stored import unmarked
-from jobs.model import tables
-from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
-from jobs.model.errors import NotSupported, SqlError
-from jobs.query.clauses.read import query_of
-from jobs.query.whole.fingerprint import fingerprint
-from state_store.delta import reader
-from state_store.delta.schema import added_columns
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import CorruptState
-from state_store.wording import Name, sentence
+from strandline.jobs.ivm.rules.stored import unmarked
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.errors import NotSupported, SqlError
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.schema import added_columns
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jobs.catalog.broken import Broken
-    from jobs.catalog.catalog import Catalog
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.broken import Broken
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.state_store.layout import Lake
 
 
 def as_it_was(
@@ -84,7 +84,7 @@ def check_repaired(definition: Definition, catalog: Catalog, lake: Lake) -> None
 def check_repaired_function(function: Function, catalog: Catalog) -> None:
     """Check that a function can take the place of the broken one of its name. Raises NotSupported: its callers were
     made with another one."""
-    from jobs.functions.python.declared import calls
+    from strandline.jobs.functions.python.declared import calls
 
     callers = (d for d in catalog.definitions() if not isinstance(d, Source) and calls(d.query, function.name))
     _check_readers(function.name, callers, catalog.supposing(function))

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.renamed_text import shown_text
-from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.serve.format import Table, cell
-from jobs.serve.results import Document, Rows
-from jobs.session.catalog_changes import described
-from jobs.session.define.view_options import TOPIC_OPTIONS
-from state_store.delta import reader
-from state_store.layout import check_lake
+from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.serve.format import Table, cell
+from strandline.jobs.serve.results import Document, Rows
+from strandline.jobs.session.catalog_changes import described
+from strandline.jobs.session.define.view_options import TOPIC_OPTIONS
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jobs.catalog.called import Called
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.settings import Settings
-    from jobs.session.properties import Session
-    from jobs.sql.syntax import Explain, Show
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.session.properties import Session
+    from strandline.jobs.sql.syntax import Explain, Show
+    from strandline.state_store.layout import Lake
 
 
 def listing(statement: Show, catalog: Catalog, session: Session, settings: Settings, lake: Lake) -> Rows:
@@ -83,11 +83,11 @@ def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> D
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
     """`EXPLAIN name|SELECT …`: the plan by which it is maintained, with reasons."""
-    from jobs.ivm.explain.view import explain
+    from strandline.jobs.ivm.explain.view import explain
 
     found = catalog.get(statement.name) if statement.name is not None else None
     if isinstance(found, View) and found.partial:
-        from jobs.partial.explain import explain_partial
+        from strandline.jobs.partial.explain import explain_partial
 
         return explain_partial(found, catalog, upquery=statement.maintenance)
     return explain(statement, catalog)
@@ -133,7 +133,7 @@ def _queries(catalog: Catalog) -> Rows:
 
 
 def _topics(settings: Settings, lake: Lake) -> Rows:
-    from jobs.ingest.logs.open import open_log
+    from strandline.jobs.ingest.logs.open import open_log
 
     log = open_log(settings, lake)
     rows = []
@@ -145,8 +145,8 @@ def _topics(settings: Settings, lake: Lake) -> Rows:
 
 
 def _functions(catalog: Catalog) -> Rows:
-    from jobs.functions.aggregates.registry import FUNCTIONS
-    from jobs.functions.registry import SCALARS
+    from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+    from strandline.jobs.functions.registry import SCALARS
 
     rows = [(name, "aggregate") for name in FUNCTIONS] + [(name, "scalar") for name in SCALARS]
     rows += [(f.name, "python aggregate" if f.aggregate else "python scalar") for f in catalog.functions.values()]

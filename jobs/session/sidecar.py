@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
-from jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from jobs.sql.syntax import CreateSource, CreateView, Option, Statement
+from strandline.jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
+from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
+from strandline.jobs.sql.syntax import CreateSource, CreateView, Option, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.lag import lag
-from jobs.ingest.logs.open import open_log
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.late import late_in
-from jobs.model import tables
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import SourceError
-from jobs.operate.quality.freshness import Waiting
-from jobs.operate.quality.hindrances import Hindrance, Hindrances
-from jobs.publish.declared import published, topic_as_source
-from jobs.publish.standing import topic_standing
-from jobs.serve.results import Rows
-from state_store.delta import heads, reader
-from state_store.errors import CorruptState, TableLost
-from state_store.layout import Lake, check_lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.lag import lag
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.late import late_in
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import SourceError
+from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
+from strandline.jobs.publish.declared import published, topic_as_source
+from strandline.jobs.publish.standing import topic_standing
+from strandline.jobs.serve.results import Rows
+from strandline.state_store.delta import heads, reader
+from strandline.state_store.errors import CorruptState, TableLost
+from strandline.state_store.layout import Lake, check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.broken import Broken
-    from jobs.model.settings import Settings
+    from strandline.jobs.catalog.broken import Broken
+    from strandline.jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit", "late", "state")
 _TOPIC = "changelog topic"

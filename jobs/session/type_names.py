@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.errors import NameTaken, UnknownName
-from jobs.sql.syntax import DropType
+from strandline.jobs.model.errors import NameTaken, UnknownName
+from strandline.jobs.sql.syntax import DropType
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
-    from jobs.sql.syntax import CreateType
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.sql.syntax import CreateType
 
 
 def execute(statement: CreateType | DropType, catalog: Catalog) -> str:

@@ -7,11 +7,11 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.model.definitions import Kind
-from jobs.sql.clauses import Clauses
-from jobs.sql.dialect import fold
-from jobs.sql.read_arguments import check_read
-from jobs.sql.syntax import AlterSource, DeclaredColumn, Delete, Rename, Update
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.sql.clauses import Clauses
+from strandline.jobs.sql.dialect import fold
+from strandline.jobs.sql.read_arguments import check_read
+from strandline.jobs.sql.syntax import AlterSource, DeclaredColumn, Delete, Rename, Update
 
 _KEYS = "expected WHERE and the keys: WHERE id = 1, or WHERE id IN (1, 2)"
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.model.definitions import ALL_HEADERS
-from jobs.model.errors import UnknownName
-from jobs.sql.dialect import Strandline, fold, position_of
-from jobs.sql.like_escapes import with_escapes
-from jobs.sql.read_arguments import check_read
-from jobs.sql.syntax import DeclaredColumn, Emit, Option
-from jobs.sql.types_text import type_of
+from strandline.jobs.model.definitions import ALL_HEADERS
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.sql.dialect import Strandline, fold, position_of
+from strandline.jobs.sql.like_escapes import with_escapes
+from strandline.jobs.sql.read_arguments import check_read
+from strandline.jobs.sql.syntax import DeclaredColumn, Emit, Option
+from strandline.jobs.sql.types_text import type_of
 
 _CONSTRAINTS = ("NOT", "NULL", "DEFAULT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED")
 _CONSTRAINED = "leave it out: any column may be NULL, and what is expected of rows is said by EXPECT in WITH"

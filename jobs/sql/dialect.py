@@ -15,10 +15,10 @@ from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model.errors import NotSupported
-from jobs.sql.generator import StrandlineGenerator
-from jobs.sql.join_clauses import JoinClauses
-from jobs.sql.named_windows import with_windows_inside
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.generator import StrandlineGenerator
+from strandline.jobs.sql.join_clauses import JoinClauses
+from strandline.jobs.sql.named_windows import with_windows_inside
 
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """

@@ -11,10 +11,10 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
-from jobs.model.errors import SqlSyntaxError
-from jobs.sql.dialect import Strandline, fold
-from jobs.sql.read_arguments import check_read
-from jobs.sql.size import balanced
+from strandline.jobs.model.errors import SqlSyntaxError
+from strandline.jobs.sql.dialect import Strandline, fold
+from strandline.jobs.sql.read_arguments import check_read
+from strandline.jobs.sql.size import balanced
 
 
 def tokenize(text: str) -> list[Token]:

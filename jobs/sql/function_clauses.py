@@ -7,9 +7,9 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.sql.clauses import Clauses
-from jobs.sql.syntax import CreateFunction, CreateType, DeclaredColumn, DropType
-from jobs.sql.types_text import data_type, is_type_name, type_of
+from strandline.jobs.sql.clauses import Clauses
+from strandline.jobs.sql.syntax import CreateFunction, CreateType, DeclaredColumn, DropType
+from strandline.jobs.sql.types_text import data_type, is_type_name, type_of
 
 
 class FunctionClauses(Clauses):

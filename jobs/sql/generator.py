@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 
-from jobs.sql import intervals, nested_query, time_clauses
+from strandline.jobs.sql import intervals, nested_query, time_clauses
 
 
 class StrandlineGenerator(generator.Generator):

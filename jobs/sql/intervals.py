@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 
-from jobs.sql.time_clauses import UNITS
+from strandline.jobs.sql.time_clauses import UNITS
 
 _DAYS = {name: length for unit, length in UNITS.items() if unit != "YEAR" for name in (unit, f"{unit}S")}
 _MONTHS = {"MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12}

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model.errors import SqlSyntaxError
-from jobs.sql.value_clauses import ValueClauses
+from strandline.jobs.model.errors import SqlSyntaxError
+from strandline.jobs.sql.value_clauses import ValueClauses
 
 FILTERING = ("SEMI", "ANTI")
 """The words of joins that keep rows by whether a match is there, and show nothing of it."""

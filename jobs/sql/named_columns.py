@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.sql.trees import identifier
+from strandline.jobs.sql.trees import identifier
 
 _INSIDE = "named"
 

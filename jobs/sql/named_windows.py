@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.model.errors import InvalidQuery
 
 _PARTS = ("partition_by", "order", "spec")
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model.errors import NotSupported
-from jobs.sql.time_clauses import TimeClauses
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.time_clauses import TimeClauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model.definitions import Kind
-from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError
-from jobs.sql import size
-from jobs.sql.change_clauses import ChangeClauses
-from jobs.sql.dialect import position_of
-from jobs.sql.function_clauses import FunctionClauses
-from jobs.sql.misspelt import meant
-from jobs.sql.named_columns import with_names
-from jobs.sql.syntax import (
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.errors import NotSupported, SqlError, SqlSyntaxError
+from strandline.jobs.sql import size
+from strandline.jobs.sql.change_clauses import ChangeClauses
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.function_clauses import FunctionClauses
+from strandline.jobs.sql.misspelt import meant
+from strandline.jobs.sql.named_columns import with_names
+from strandline.jobs.sql.syntax import (
     CreateSource,
     CreateView,
     Describe,

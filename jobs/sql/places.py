@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.calls import AnalyticCall
-from jobs.sql.trees import conjuncts
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.sql.trees import conjuncts
 
 Place = tuple[str, str]
 

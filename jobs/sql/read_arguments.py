@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.intervals import IntervalNode
-from jobs.sql.time_clauses import TimeWindowNode, WithinNode
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.time_clauses import TimeWindowNode, WithinNode
 
 _ITSELF = ("this",)
 _PAIR = ("this", "expression")

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported
+from strandline.jobs.model.errors import NotSupported
 
 Q = TypeVar("Q", bound=exp.Expr)
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model.errors import SqlSyntaxError
-from jobs.model.types import SqlType
-from jobs.sql.dialect import Strandline
-from jobs.sql.from_text import syntax_error, tokenize
-from jobs.sql.misspelt import meant_before
-from jobs.sql.parser import Grammar
-from jobs.sql.size import too_deep
-from jobs.sql.syntax import (
+from strandline.jobs.model.errors import SqlSyntaxError
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.dialect import Strandline
+from strandline.jobs.sql.from_text import syntax_error, tokenize
+from strandline.jobs.sql.misspelt import meant_before
+from strandline.jobs.sql.parser import Grammar
+from strandline.jobs.sql.size import too_deep
+from strandline.jobs.sql.syntax import (
     AlterSource,
     CreateFunction,
     CreateSource,
@@ -43,8 +43,8 @@ from jobs.sql.syntax import (
     UnsetProperty,
     Update,
 )
-from jobs.sql.types_text import data_type
-from state_store.errors import SettingsError
+from strandline.jobs.sql.types_text import data_type
+from strandline.state_store.errors import SettingsError
 
 __all__ = (
     "AlterSource",

@@ -11,8 +11,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.model.definitions import Kind
-from jobs.model.types import SqlType
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.types import SqlType
 
 Emit = Literal["CHANGES", "FINAL"]
 

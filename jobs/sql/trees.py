@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.sql.dialect import needs_quotes
+from strandline.jobs.sql.dialect import needs_quotes
 
 
 def identifier(name: str) -> exp.Identifier:

@@ -8,12 +8,12 @@ from functools import cache
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch, UnknownName
-from jobs.model.names import alike, differ_only_in_case
-from jobs.model.types import BaseType, SqlType
-from jobs.sql.dialect import Strandline, position_of
-from jobs.sql.from_text import parse_rule
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch, UnknownName
+from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.sql.dialect import Strandline, position_of
+from strandline.jobs.sql.from_text import parse_rule
 
 _FLAT_TYPES = {
     exp.DType.BOOLEAN: t.BOOLEAN,

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.model.errors import NotSupported
-from jobs.sql.intervals import INTERVAL_UNITS, IntervalNode, interval_of
-from jobs.sql.operator_clauses import OperatorClauses
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.intervals import INTERVAL_UNITS, IntervalNode, interval_of
+from strandline.jobs.sql.operator_clauses import OperatorClauses
 
 TYPE_SYNONYMS: dict[str, exp.DType] = {
     **dict.fromkeys(("TEXT", "CHAR", "BPCHAR"), exp.DType.VARCHAR),

@@ -1,12 +1,12 @@
-"""A driver in a process of its own, to be killed: `python -m jobs.testing.child PIPELINE …` drains these pipelines."""
+"""A driver to be killed: `python -m strandline.jobs.testing.child PIPELINE …` drains these pipelines."""
 
 from __future__ import annotations
 
 import sys
 
-from jobs.model.settings import load_settings
-from jobs.run.pipeline import drain
-from state_store.errors import StrandlineError
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store.errors import StrandlineError
 
 
 def main() -> int:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from jobs.model import tables
-from jobs.serve.values import python_rows
-from jobs.testing.compare import RowsDiffer, net, row_text, rows_differ
-from state_store.columns import WEIGHT
-from state_store.delta import log, reader
-from state_store.layout import Lake
+from strandline.jobs.model import tables
+from strandline.jobs.serve.values import python_rows
+from strandline.jobs.testing.compare import RowsDiffer, net, row_text, rows_differ
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta import log, reader
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from jobs.model.settings import Settings
-    from jobs.testing.compare import Values
-    from jobs.testing.typed import ExpectedRows, TypedExpected
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.testing.compare import Values
+    from strandline.jobs.testing.typed import ExpectedRows, TypedExpected
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.session.apply import apply
-from jobs.testing.trials import Bench, TrialResult, run_trial, scratch_settings
-from jobs.testing.typed import typed
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.session.apply import apply
+from strandline.jobs.testing.trials import Bench, TrialResult, run_trial, scratch_settings
+from strandline.jobs.testing.typed import typed
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import Settings
-    from jobs.testing.suite import Suite
-    from jobs.testing.trials import Trial
-    from jobs.testing.typed import TypedCase
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.testing.suite import Suite
+    from strandline.jobs.testing.trials import Trial
+    from strandline.jobs.testing.typed import TypedCase
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def run_suite(bench: Bench, cases: Sequence[TypedCase], wanted: Sequence[Trial])
 
 
 def _session(settings: Settings, stack: ExitStack) -> SparkSession:
-    from jobs.run.spark import spark_session
+    from strandline.jobs.run.spark import spark_session
 
     # A handful of rows: each further partition of a shuffle is a task more, and no row less in the others.
     return stack.enter_context(spark_session(settings.spark.model_copy(update={"shuffle_partitions": 1})))

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.model.errors import InvalidQuery
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,16 +21,16 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source
-from jobs.model.errors import RefreshFailed
-from jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings
-from jobs.run.pipeline import drain
-from jobs.testing.outcome import Fault, check, versions_of
-from jobs.testing.typed import Event, TypedCase, TypedStep
-from state_store.folders import copy_to_disk, discard_folder, remove_folder
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.testing.outcome import Fault, check, versions_of
+from strandline.jobs.testing.typed import Event, TypedCase, TypedStep
+from strandline.state_store.folders import copy_to_disk, discard_folder, remove_folder
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -221,7 +221,7 @@ def _child(pipelines: Sequence[str], settings: Settings, failpoint: str) -> subp
         "STRANDLINE_INGEST": settings.ingest.model_dump_json(),
         "STRANDLINE_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "jobs.testing.child", *pipelines]
+    command = [sys.executable, "-m", "strandline.jobs.testing.child", *pipelines]
     try:
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False

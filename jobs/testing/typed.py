@@ -6,22 +6,22 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.ingest.produce import ROWTIME, TOMBSTONE
-from jobs.model import types as t
-from jobs.model.definitions import Source, View
-from jobs.model.errors import InvalidQuery, SqlError, UnknownName
-from jobs.model.names import alike
-from jobs.serve.values import shown
-from jobs.session.conversions import assign, assign_text
-from jobs.testing.suite import Deletion
+from strandline.jobs.ingest.produce import ROWTIME, TOMBSTONE
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
+from strandline.jobs.model.names import alike
+from strandline.jobs.serve.values import shown
+from strandline.jobs.session.conversions import assign, assign_text
+from strandline.jobs.testing.suite import Deletion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
-    from jobs.testing.compare import Values
-    from jobs.testing.suite import Case, Expected, Row, Step, Suite
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.testing.compare import Values
+    from strandline.jobs.testing.suite import Case, Expected, Row, Step, Suite
 
 _FIRST_EVENT: Final = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 """The time of a test's first event that names none. Each event after it is a millisecond later, the smallest step of a

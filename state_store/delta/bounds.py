@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.delta.snapshot import read_snapshot
-from state_store.delta.statistics import row_count
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.statistics import row_count
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _MOST_READ: Final = 8
 """Files that are read for one column; those beyond are taken not to hold what is counted."""
@@ -39,8 +39,8 @@ def rows_before(path: LakePath, column: str, instant: dt.datetime, version: int)
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from state_store.delta.rows import Wanted, rows_of
-    from state_store.delta.schema import arrow_schema
+    from strandline.state_store.delta.rows import Wanted, rows_of
+    from strandline.state_store.delta.schema import arrow_schema
 
     snapshot = read_snapshot(path, version)
     before, mixed = 0, dict[str, Mapping[str, Any]]()

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from state_store.checksum import MARK, PLACE, intact, sealed
-from state_store.delta.hint import write_hint
-from state_store.files import create
+from strandline.state_store.checksum import MARK, PLACE, intact, sealed
+from strandline.state_store.delta.hint import write_hint
+from strandline.state_store.files import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from state_store.delta.entry import Action
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.paths import LakePath
 
 log = logging.getLogger("strandline.store")
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from state_store import leases
-from state_store.delta import log
-from state_store.delta.checkpoint import live_actions
-from state_store.delta.cleanup_plan import named_by
-from state_store.delta.hint import hinted_version
-from state_store.delta.log_listing import LOG, commit_name
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.errors import DiskFailed
-from state_store.failpoints import failpoint
-from state_store.files import sync_folder
-from state_store.folders import remove_file, remove_if_empty
-from state_store.retention import Need, check_leases
+from strandline.state_store import leases
+from strandline.state_store.delta import log
+from strandline.state_store.delta.checkpoint import live_actions
+from strandline.state_store.delta.cleanup_plan import named_by
+from strandline.state_store.delta.hint import hinted_version
+from strandline.state_store.delta.log_listing import LOG, commit_name
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.errors import DiskFailed
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import sync_folder
+from strandline.state_store.folders import remove_file, remove_if_empty
+from strandline.state_store.retention import Need, check_leases
 
 if TYPE_CHECKING:
-    from state_store.delta.cleanup_plan import CleanupPlan
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.cleanup_plan import CleanupPlan
+    from strandline.state_store.paths import LakePath
 
 
 def clean(plan: CleanupPlan, now: int | None = None) -> int:

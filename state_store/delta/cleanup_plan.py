@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from state_store import leases
-from state_store.delta import log
-from state_store.delta.checkpoint import live_actions
-from state_store.delta.deletion_vectors import vector_file
-from state_store.delta.snapshot import read_snapshot
-from state_store.location import Location
-from state_store.paths import file_names, file_size, within
-from state_store.retention import Need, Retention, check_leases
+from strandline.state_store import leases
+from strandline.state_store.delta import log
+from strandline.state_store.delta.checkpoint import live_actions
+from strandline.state_store.delta.deletion_vectors import vector_file
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.location import Location
+from strandline.state_store.paths import file_names, file_size, within
+from strandline.state_store.retention import Need, Retention, check_leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from state_store.delta.entry import Action
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.paths import LakePath
 
 DAY_MS: Final = 86_400_000
 

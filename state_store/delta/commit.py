@@ -15,34 +15,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from state_store.commits import Head
-from state_store.delta import log
-from state_store.delta.deletion_vectors import deleted_rows, write_vectors
-from state_store.delta.entry import rebuild_hint
-from state_store.delta.log_upkeep import flush_log, make_checkpoint
-from state_store.delta.snapshot import moved_on, read_snapshot
-from state_store.delta.statistics import loosened, row_count
-from state_store.delta.sums import ROWS_TAG, rows_tag, tagged_digest
-from state_store.errors import CommitConflict, CorruptState, DiskFailed
-from state_store.failpoints import failpoint
-from state_store.files import sync_folder
-from state_store.folders import remove_file
-from state_store.layout import table_at
-from state_store.tablespec import CHECKPOINT_INTERVAL
-from state_store.wording import sentence
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import log
+from strandline.state_store.delta.deletion_vectors import deleted_rows, write_vectors
+from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.log_upkeep import flush_log, make_checkpoint
+from strandline.state_store.delta.snapshot import moved_on, read_snapshot
+from strandline.state_store.delta.statistics import loosened, row_count
+from strandline.state_store.delta.sums import ROWS_TAG, rows_tag, tagged_digest
+from strandline.state_store.errors import CommitConflict, CorruptState, DiskFailed
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import sync_folder
+from strandline.state_store.folders import remove_file
+from strandline.state_store.layout import table_at
+from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyroaring import BitMap64
 
-    from state_store.commits import CommitRecord
-    from state_store.delta.entry import Action
-    from state_store.delta.snapshot import Snapshot
-    from state_store.delta.snapshots import Snapshots
-    from state_store.delta.staging import Staged
-    from state_store.hashing.digest import Digest
-    from state_store.paths import LakePath
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.snapshots import Snapshots
+    from strandline.state_store.delta.staging import Staged
+    from strandline.state_store.hashing.digest import Digest
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

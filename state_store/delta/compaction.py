@@ -14,33 +14,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from state_store.columns import STATE
-from state_store.delta import log
-from state_store.delta.commit import Merged, commit_merged
-from state_store.delta.data_files import data_of
-from state_store.delta.deletion_vectors import deleted_positions
-from state_store.delta.rows import without
-from state_store.delta.schema import arrow_schema
-from state_store.delta.staging import stage_files, stated_checksum
-from state_store.delta.statistics import row_count
-from state_store.delta.sums import tagged_digest
-from state_store.errors import CorruptState
-from state_store.failpoints import failpoint
-from state_store.hashing.digest import Digest
-from state_store.layout import table_at
-from state_store.wording import sentence
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta import log
+from strandline.state_store.delta.commit import Merged, commit_merged
+from strandline.state_store.delta.data_files import data_of
+from strandline.state_store.delta.deletion_vectors import deleted_positions
+from strandline.state_store.delta.rows import without
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.delta.staging import stage_files, stated_checksum
+from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.delta.sums import tagged_digest
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.layout import table_at
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from state_store.commits import Head
-    from state_store.delta.compaction_plan import CompactionPlan, Merge
-    from state_store.delta.snapshot import Snapshot
-    from state_store.delta.staging import Staged
-    from state_store.paths import LakePath
-    from state_store.tablespec import TableSpec
+    from strandline.state_store.commits import Head
+    from strandline.state_store.delta.compaction_plan import CompactionPlan, Merge
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.staging import Staged
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.tablespec import TableSpec
 
 _BATCH_ROWS: Final = 65_536
 """Rows that are read at a time: some MB of ordinary rows."""

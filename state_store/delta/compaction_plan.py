@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.delta.statistics import row_count
+from strandline.state_store.delta.statistics import row_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.snapshot import Snapshot
 
 FANOUT: Final = 8
 """Ten million rows are eight levels: each row is written up to eight times more, and some thirty files are kept on

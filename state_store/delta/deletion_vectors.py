@@ -20,19 +20,19 @@ from uuid import UUID, uuid4
 import numpy as np
 from pyroaring import BitMap64
 
-from state_store.errors import CorruptState, VersionGone
-from state_store.files import write_new
-from state_store.layout import table_at
-from state_store.paths import open_file
-from state_store.unchanged import Unchanged
-from state_store.wording import sentence
+from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.files import write_new
+from strandline.state_store.layout import table_at
+from strandline.state_store.paths import open_file
+from strandline.state_store.unchanged import Unchanged
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _MAGIC: Final = struct.pack("<i", 1681511377)
 """The mark of Delta's 64-bit bitmap in Roaring's portable form."""

@@ -14,15 +14,15 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.checksum import intact, sealed
-from state_store.commits import CommitRecord
-from state_store.errors import CorruptState
-from state_store.wording import Name, sentence
+from strandline.state_store.checksum import intact, sealed
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 Action = dict[str, Any]
 

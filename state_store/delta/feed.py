@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.columns import TIMESTAMP, VERSION, WEIGHT
-from state_store.delta.data_files import data_of, reading
-from state_store.delta.deletion_vectors import deleted_positions
+from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
+from strandline.state_store.delta.data_files import data_of, reading
+from strandline.state_store.delta.deletion_vectors import deleted_positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from state_store.delta.log import Commit, DataFile
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.log import Commit, DataFile
+    from strandline.state_store.paths import LakePath
 
 CHANGE_TYPE: Final = "_change_type"
 """Delta's column that says of a listed change whether the row came or went."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from state_store.delta.compaction import compact
-from state_store.delta.compaction_plan import plan_compaction
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import CommitConflict, StoreError
+from strandline.state_store.delta.compaction import compact
+from strandline.state_store.delta.compaction_plan import plan_compaction
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import CommitConflict, StoreError
 
 if TYPE_CHECKING:
-    from state_store.commits import Head
-    from state_store.paths import LakePath
-    from state_store.tablespec import TableSpec
+    from strandline.state_store.commits import Head
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.tablespec import TableSpec
 
 _log = logging.getLogger("strandline.store")
 

@@ -11,21 +11,21 @@ import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from state_store.begun import check_not_lost, note
-from state_store.delta import log, reader
-from state_store.delta.log_listing import LOG
-from state_store.errors import CommitsLost, StoreError
-from state_store.layout import name_of
-from state_store.paths import files_in, folders_in, side_by_side
-from state_store.unchanged import Unchanged
-from state_store.wording import Name, sentence
+from strandline.state_store.begun import check_not_lost, note
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.log_listing import LOG
+from strandline.state_store.errors import CommitsLost, StoreError
+from strandline.state_store.layout import name_of
+from strandline.state_store.paths import files_in, folders_in, side_by_side
+from strandline.state_store.unchanged import Unchanged
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_store.commits import Head, TableVersion
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.state_store.commits import Head, TableVersion
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 _VECTORS: Final = Unchanged["Mapping[str, TableVersion]"](4 << 20)
 """Every answer asks for those of all tables: some microseconds each, for some thousand of tables."""

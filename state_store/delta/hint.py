@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from state_store.checksum import MARK, PLACE, intact, sealed
-from state_store.failpoints import failpoint
-from state_store.files import replace
+from strandline.state_store.checksum import MARK, PLACE, intact, sealed
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import replace
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 
 def write_hint(file: LakePath, version: int, *, actions: int, size: int, files: int) -> None:

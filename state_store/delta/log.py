@@ -15,26 +15,33 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from state_store.commits import REBUILD
-from state_store.delta import log_listing
-from state_store.delta.entry import ENGINE, Action, decode, encode
-from state_store.delta.hint import hinted_version
-from state_store.delta.log_listing import LOG
-from state_store.delta.staging import stated_checksum
-from state_store.errors import CorruptState, ForeignWrite, KeyRefused, StorageUnavailable, TableMissing, VersionGone
-from state_store.files import create
-from state_store.layout import table_at
-from state_store.location import Location
-from state_store.paths import side_by_side
-from state_store.tablespec import CHECKPOINT_INTERVAL
-from state_store.unchanged import Unchanged
-from state_store.wording import sentence
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.delta import log_listing
+from strandline.state_store.delta.entry import ENGINE, Action, decode, encode
+from strandline.state_store.delta.hint import hinted_version
+from strandline.state_store.delta.log_listing import LOG
+from strandline.state_store.delta.staging import stated_checksum
+from strandline.state_store.errors import (
+    CorruptState,
+    ForeignWrite,
+    KeyRefused,
+    StorageUnavailable,
+    TableMissing,
+    VersionGone,
+)
+from strandline.state_store.files import create
+from strandline.state_store.layout import table_at
+from strandline.state_store.location import Location
+from strandline.state_store.paths import side_by_side
+from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
+from strandline.state_store.unchanged import Unchanged
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from state_store.commits import CommitRecord
-    from state_store.paths import LakePath
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.paths import LakePath
 
 _ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](2 << 20)
 """An epoch asks several times for the same entries. Decoded they take ten times their bytes."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from state_store.location import Location
-from state_store.paths import file_names
+from strandline.state_store.location import Location
+from strandline.state_store.paths import file_names
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 LOG: Final = "_delta_log"
 """The folder of the log, in the table's."""

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from state_store.delta import log
-from state_store.delta.checkpoint import as_rows, removed_actions, write_checkpoint
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import StoreError
-from state_store.failpoints import failpoint
-from state_store.files import sync_folder
-from state_store.tablespec import RECOVERY_HORIZON_MS
+from strandline.state_store.delta import log
+from strandline.state_store.delta.checkpoint import as_rows, removed_actions, write_checkpoint
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import StoreError
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import sync_folder
+from strandline.state_store.tablespec import RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state_store.delta.entry import Action
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.paths import LakePath
 
 _log = logging.getLogger("strandline.store")
 

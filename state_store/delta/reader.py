@@ -8,25 +8,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from state_store import changelog
-from state_store.columns import STATE
-from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import log
-from state_store.delta.entry import rebuild_hint
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import CorruptState, VersionGone
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.layout import table_at
-from state_store.wording import sentence
+from strandline.state_store import changelog
+from strandline.state_store.columns import STATE
+from strandline.state_store.commits import CommitRecord, Head, TableVersion
+from strandline.state_store.delta import log
+from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.layout import table_at
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from state_store.delta.snapshot import Snapshot
-    from state_store.delta.statistics import Predicate
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.statistics import Predicate
+    from strandline.state_store.paths import LakePath
 
 
 def head(path: LakePath) -> Head | None:
@@ -77,7 +77,7 @@ def digest_of_rows(path: LakePath, snapshot: Snapshot) -> Digest:
     Raises:
         VersionGone, CorruptState: the rows do not read.
     """
-    from state_store.delta.rows import Wanted, rows_of
+    from strandline.state_store.delta.rows import Wanted, rows_of
 
     stored = _stored(snapshot)
     return digest_of_table(rows_of(path, snapshot, Wanted(stored, tuple(_visible(stored).names), {})))
@@ -143,7 +143,7 @@ def scan(
     """
     import pyarrow as pa
 
-    from state_store.delta.rows import Wanted, rows_of
+    from strandline.state_store.delta.rows import Wanted, rows_of
 
     snapshot = _open(path, version)
     stored = _stored(snapshot)
@@ -182,7 +182,7 @@ def read_changes(path: LakePath, after: int | None = None, upto: int | None = No
     """
     import pyarrow as pa
 
-    from state_store.delta import feed
+    from strandline.state_store.delta import feed
 
     newest = log.newest_version(path)
     if newest is None:
@@ -215,7 +215,7 @@ def _open(path: LakePath, version: int | None) -> Snapshot:
 
 
 def _stored(snapshot: Snapshot) -> pa.Schema:
-    from state_store.delta.schema import arrow_schema
+    from strandline.state_store.delta.schema import arrow_schema
 
     return arrow_schema(snapshot.metadata["schemaString"])
 

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.delta.data_files import data_of, reading
-from state_store.delta.deletion_vectors import deleted_positions
-from state_store.delta.log import inside
-from state_store.delta.staging import stated_checksum
-from state_store.delta.statistics import may_hold
+from strandline.state_store.delta.data_files import data_of, reading
+from strandline.state_store.delta.deletion_vectors import deleted_positions
+from strandline.state_store.delta.log import inside
+from strandline.state_store.delta.staging import stated_checksum
+from strandline.state_store.delta.statistics import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from numpy.typing import NDArray
 
-    from state_store.delta.snapshot import Snapshot
-    from state_store.delta.statistics import Predicate
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.statistics import Predicate
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

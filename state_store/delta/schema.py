@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from state_store.errors import CorruptState
+from strandline.state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,23 +15,23 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from state_store.commits import COLUMNS, Head
-from state_store.delta import reader
-from state_store.delta.commit import Files, enter, transaction
-from state_store.delta.log import commit_file, commit_info, now_ms, write_commit
-from state_store.delta.log_upkeep import flush_log
-from state_store.delta.schema import widened
-from state_store.delta.snapshot import read_snapshot
-from state_store.failpoints import failpoint
-from state_store.files import make_folder
+from strandline.state_store.commits import COLUMNS, Head
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.commit import Files, enter, transaction
+from strandline.state_store.delta.log import commit_file, commit_info, now_ms, write_commit
+from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.schema import widened
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_store.commits import CommitRecord
-    from state_store.delta.snapshot import Snapshot
-    from state_store.hashing.digest import Digest
-    from state_store.paths import LakePath
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.hashing.digest import Digest
+    from strandline.state_store.paths import LakePath
 
 
 def create_table(path: LakePath, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:

@@ -15,19 +15,19 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from state_store.commits import CommitRecord, is_record
-from state_store.delta import log
-from state_store.delta.entry import rebuild_hint
-from state_store.delta.sums import RowSums
-from state_store.errors import CorruptState, VersionGone
-from state_store.layout import name_of, table_at
-from state_store.wording import sentence
+from strandline.state_store.commits import CommitRecord, is_record
+from strandline.state_store.delta import log
+from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.sums import RowSums
+from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.layout import name_of, table_at
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from state_store.delta.entry import Action
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.paths import LakePath
 
 _log = logging.getLogger("strandline.store")
 
@@ -224,7 +224,7 @@ def _starts(path: LakePath, version: int) -> Iterator[tuple[int, _State]]:
     """Where the log may be read from: each checkpoint that reads back, with its version, the newest first; at last −1
     and nothing."""
     # Arrow is loaded for it: what reads only heads, or plans, does without.
-    from state_store.delta.checkpoint import live_actions
+    from strandline.state_store.delta.checkpoint import live_actions
 
     for number in dict.fromkeys(log.checkpoints_before(path, version)):
         actions = live_actions(log.checkpoint_file(path, number))

@@ -19,19 +19,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from state_store.delta import log
-from state_store.delta.entry import decode
-from state_store.delta.snapshot import moved_on, read_snapshot
-from state_store.errors import CorruptState
-from state_store.location import Location
-from state_store.tablespec import CHECKPOINT_INTERVAL
-from state_store.unchanged import place_of
+from strandline.state_store.delta import log
+from strandline.state_store.delta.entry import decode
+from strandline.state_store.delta.snapshot import moved_on, read_snapshot
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.location import Location
+from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
+from strandline.state_store.unchanged import place_of
 
 if TYPE_CHECKING:
-    from state_store.delta.entry import Action
-    from state_store.delta.snapshot import Snapshot
-    from state_store.paths import LakePath
-    from state_store.unchanged import Place
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.unchanged import Place
 
 # A refresh reads an input as it was and as it is, and its own table before and after its commit.
 _VERSIONS = 2

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from state_store.delta.statistics import statistics
-from state_store.delta.sums import ROWS_TAG, rows_tag
-from state_store.disk_errors import disk_errors
-from state_store.errors import CorruptState
-from state_store.failpoints import failpoint
-from state_store.files import sync_file, sync_folder, write_new
-from state_store.folders import discard_folder
-from state_store.layout import table_at
-from state_store.location import Location
-from state_store.parquet_encodings import encodings
-from state_store.paths import files_in, open_file, within
-from state_store.wording import sentence
+from strandline.state_store.delta.statistics import statistics
+from strandline.state_store.delta.sums import ROWS_TAG, rows_tag
+from strandline.state_store.disk_errors import disk_errors
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import sync_file, sync_folder, write_new
+from strandline.state_store.folders import discard_folder
+from strandline.state_store.layout import table_at
+from strandline.state_store.location import Location
+from strandline.state_store.parquet_encodings import encodings
+from strandline.state_store.paths import files_in, open_file, within
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame
 
-    from state_store.delta.entry import Action
-    from state_store.hashing.digest import Digest
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.hashing.digest import Digest
+    from strandline.state_store.paths import LakePath
 
 CHECKSUM_TAG: Final = "strandline.crc32"
 """The tag of an `add` action that holds the CRC-32 of the whole file, eight hex digits."""

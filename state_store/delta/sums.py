@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.columns import STATE
-from state_store.delta.statistics import row_count
-from state_store.errors import CorruptState
-from state_store.hashing.digest import Digest
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_store.commits import CommitRecord
+    from strandline.state_store.commits import CommitRecord
 
 ROWS_TAG: Final = "strandline.rows"
 """The tag of an `add` action that holds the digest of the file's live rows, and which columns were hashed."""

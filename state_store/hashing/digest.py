@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from state_store.errors import CorruptState
+from strandline.state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +78,7 @@ def digest_of_table(batches: Iterable[pa.RecordBatch]) -> Digest:
     Raises:
         CorruptState: a column has a type that our tables do not have.
     """
-    from state_store.hashing.row_lanes import row_lanes
+    from strandline.state_store.hashing.row_lanes import row_lanes
 
     total = Digest()
     for record_batch in (part for batch in batches for part in _pieces(batch)):
@@ -95,7 +95,7 @@ def digests_by(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> dict[int, Di
     """
     import numpy as np
 
-    from state_store.hashing.row_lanes import row_lanes
+    from strandline.state_store.hashing.row_lanes import row_lanes
 
     found: dict[int, Digest] = {}
     if batch.num_rows:

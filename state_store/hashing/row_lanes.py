@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from state_store.errors import CorruptState
-from state_store.hashing.xxhash64 import hash4, hash8, hash_bytes
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.hashing.xxhash64 import hash4, hash8, hash_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_store.delta.snapshots import Snapshots
-from state_store.kernel.local_files import LocalFiles
-from state_store.kernel.recent import RecentChanges
+from strandline.state_store.delta.snapshots import Snapshots
+from strandline.state_store.kernel.local_files import LocalFiles
+from strandline.state_store.kernel.recent import RecentChanges
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from state_store.folders import remove_left_behind
-from state_store.kernel import elementary
-from state_store.kernel.kept import Kept
-from state_store.kernel.rows import literal
+from strandline.state_store.folders import remove_left_behind
+from strandline.state_store.kernel import elementary
+from strandline.state_store.kernel.kept import Kept
+from strandline.state_store.kernel.rows import literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.columns import WEIGHT
-from state_store.delta.feed import CHANGE_TYPE
-from state_store.kernel.settle import conformed
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta.feed import CHANGE_TYPE
+from strandline.state_store.kernel.settle import conformed
 
 
 @dataclass

@@ -18,11 +18,11 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import xxhash
 
-from state_store.delta.data_files import content_of, verify
-from state_store.disk_errors import disk_errors
+from strandline.state_store.delta.data_files import content_of, verify
+from strandline.state_store.disk_errors import disk_errors
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _MOST_BYTES: Final = 8 << 30
 """All copies: the files of some ten views of ten million rows. What does not fit is fetched again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _MOST_BYTES: Final = 64 << 20
 """All that is kept. An epoch of 100,000 changed rows has some 10 MB; a larger one is read back at the speed of disk."""

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from state_store.columns import FILE, POSITION, STATE, VERSION, WEIGHT
-from state_store.delta import feed
-from state_store.delta.deletion_vectors import deleted_rows
-from state_store.delta.log import inside
-from state_store.delta.schema import added_columns, columns_of
-from state_store.delta.staging import stated_checksum
-from state_store.delta.statistics import without_nulls
+from strandline.state_store.columns import FILE, POSITION, STATE, VERSION, WEIGHT
+from strandline.state_store.delta import feed
+from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.delta.log import inside
+from strandline.state_store.delta.schema import added_columns, columns_of
+from strandline.state_store.delta.staging import stated_checksum
+from strandline.state_store.delta.statistics import without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from state_store.delta.log import Commit
-    from state_store.delta.snapshot import Snapshot
-    from state_store.kernel.local_files import LocalFiles
-    from state_store.kernel.recent import RecentChanges
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.log import Commit
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.kernel.local_files import LocalFiles
+    from strandline.state_store.kernel.recent import RecentChanges
+    from strandline.state_store.paths import LakePath
 
 _BITS: Final = 40
 """Bits of a place for the row's number in its file; what is left is for the file's: 8 million files of 10^12 rows."""

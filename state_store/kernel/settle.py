@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from state_store.columns import EXISTS, FILE, OLD, POSITION
-from state_store.errors import CorruptState
-from state_store.kernel.rows import quoted
-from state_store.kernel.streamed import streamed
+from strandline.state_store.columns import EXISTS, FILE, OLD, POSITION
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.kernel.rows import quoted
+from strandline.state_store.kernel.streamed import streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import duckdb
 
-    from state_store.kernel.rows import PlacedRows
-    from state_store.kernel.tally import Tally
-    from state_store.tablespec import TableSpec
+    from strandline.state_store.kernel.rows import PlacedRows
+    from strandline.state_store.kernel.tally import Tally
+    from strandline.state_store.tablespec import TableSpec
 
 _SETTLED: Final = "__settled"
 _SAME: Final = "__same"

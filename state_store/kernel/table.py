@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from state_store.ddl import schema_json
-from state_store.delta.commit import Instead, Rows
-from state_store.delta.schema import arrow_schema
-from state_store.delta.staging import stage_files
-from state_store.delta.stored_table import StoredTable
-from state_store.errors import CorruptState, NegativeWeight
-from state_store.hashing.digest import Digest
-from state_store.kernel.listed_changes import Counts, change_schema, listed_changes
-from state_store.kernel.rows import TableRows
-from state_store.kernel.settle import Settled, conformed
-from state_store.kernel.streamed import BATCH_ROWS, streamed
-from state_store.kernel.tally import Tally
-from state_store.wording import Name, sentence
+from strandline.state_store.ddl import schema_json
+from strandline.state_store.delta.commit import Instead, Rows
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.delta.staging import stage_files
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.errors import CorruptState, NegativeWeight
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.kernel.listed_changes import Counts, change_schema, listed_changes
+from strandline.state_store.kernel.rows import TableRows
+from strandline.state_store.kernel.settle import Settled, conformed
+from strandline.state_store.kernel.streamed import BATCH_ROWS, streamed
+from strandline.state_store.kernel.tally import Tally
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import duckdb
 
-    from state_store.commits import CommitRecord, Head
-    from state_store.delta.staging import Staged
-    from state_store.kernel.kept import Kept
-    from state_store.kernel.rows import PlacedRows
-    from state_store.paths import LakePath
-    from state_store.tablespec import TableSpec
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.delta.staging import Staged
+    from strandline.state_store.kernel.kept import Kept
+    from strandline.state_store.kernel.rows import PlacedRows
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.tablespec import TableSpec
 
 _GROUPS_PER_FILE: Final = 500_000 // BATCH_ROWS
 """Row groups of a data file: it has half a million rows at most, as one that Spark writes."""

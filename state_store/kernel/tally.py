@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from state_store.columns import WEIGHT
-from state_store.hashing.digest import Digest, digest_of_table, digests_by
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.hashing.digest import Digest, digest_of_table, digests_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from state_store.columns import WEIGHT
-from state_store.errors import DuplicateKey, NegativeWeight
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.replicas.codec.rows import COUNT
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.errors import DuplicateKey, NegativeWeight
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.replicas.codec.rows import COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-    from state_store.replicas.layout import Layout
+    from strandline.state_store.replicas.layout import Layout
 
 Weights = dict[bytes, Counter[bytes]]
 """{key: {the row without its count: the weight}}."""

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from state_store.commits import TableVersion
-from state_store.delta import feed, log, reader
-from state_store.errors import DuplicateKey, InputReplaced, NegativeWeight, ReplicaDiverged, VersionGone
-from state_store.hashing.digest import Digest
-from state_store.layout import table_at
-from state_store.leases import ReaderLease
-from state_store.replicas.restore import restore
-from state_store.replicas.state import Phase
-from state_store.wording import sentence
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.delta import feed, log, reader
+from strandline.state_store.errors import DuplicateKey, InputReplaced, NegativeWeight, ReplicaDiverged, VersionGone
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.layout import table_at
+from strandline.state_store.leases import ReaderLease
+from strandline.state_store.replicas.restore import restore
+from strandline.state_store.replicas.state import Phase
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from state_store.commits import Head
-    from state_store.delta.log import Commit
-    from state_store.paths import LakePath
-    from state_store.replicas.progress import Progress, Report
-    from state_store.replicas.replica import Replica
+    from strandline.state_store.commits import Head
+    from strandline.state_store.delta.log import Commit
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.replicas.progress import Progress, Report
+    from strandline.state_store.replicas.replica import Replica
 
 ATTEMPTS: Final = 3
 """Of one call: what was there when it began, a restore from nothing, and another one because a clean-up overtook that.

@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from state_store.replicas.codec.keys import KeyCodec
-from state_store.replicas.codec.rows import RowCodec
+from strandline.state_store.replicas.codec.keys import KeyCodec
+from strandline.state_store.replicas.codec.rows import RowCodec
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,18 +5,18 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.errors import CorruptState
-from state_store.replicas.codec.keys import KeyRange
-from state_store.replicas.codec.rows import COUNT
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.replicas.codec.keys import KeyRange
+from strandline.state_store.replicas.codec.rows import COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from state_store.replicas.base.store import Snapshot
-    from state_store.replicas.layout import Layout
-    from state_store.replicas.state import ReplicaState
+    from strandline.state_store.replicas.base.store import Snapshot
+    from strandline.state_store.replicas.layout import Layout
+    from strandline.state_store.replicas.state import ReplicaState
 
 Row = dict[str, Any]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from state_store.errors import CorruptState, ReplicaDiverged, ReplicaNotReady
-from state_store.failpoints import failpoint
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.replicas.base.backup import back_up
-from state_store.replicas.base.store import Write
-from state_store.replicas.changes import applied, digest_change, weights_of
-from state_store.replicas.codec.rows import COUNT
-from state_store.replicas.reading import Reading, batches
-from state_store.replicas.state import Phase, ReplicaState
+from strandline.state_store.errors import CorruptState, ReplicaDiverged, ReplicaNotReady
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.replicas.base.backup import back_up
+from strandline.state_store.replicas.base.store import Write
+from strandline.state_store.replicas.changes import applied, digest_change, weights_of
+from strandline.state_store.replicas.codec.rows import COUNT
+from strandline.state_store.replicas.reading import Reading, batches
+from strandline.state_store.replicas.state import Phase, ReplicaState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from state_store.commits import TableVersion
-    from state_store.replicas.base.store import Store
-    from state_store.replicas.layout import Layout
-    from state_store.replicas.reading import Row
+    from strandline.state_store.commits import TableVersion
+    from strandline.state_store.replicas.base.store import Store
+    from strandline.state_store.replicas.layout import Layout
+    from strandline.state_store.replicas.reading import Row
 
 _READABLE = (Phase.VERIFIED, Phase.LIVE)
 

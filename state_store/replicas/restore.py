@@ -11,22 +11,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from state_store.delta import reader
-from state_store.delta.rows import Wanted, rows_of
-from state_store.delta.schema import arrow_schema
-from state_store.delta.snapshot import read_snapshot
-from state_store.hashing.digest import Digest
-from state_store.replicas.progress import Clock
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.rows import Wanted, rows_of
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.replicas.progress import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from state_store.delta.snapshot import Snapshot
-    from state_store.paths import LakePath
-    from state_store.replicas.progress import Report
-    from state_store.replicas.replica import Replica
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.replicas.progress import Report
+    from strandline.state_store.replicas.replica import Replica
 
 PIECE_ROWS: Final = 1 << 16
 """Rows in one write: what a kill costs, some 0.2 s of work, and what a restore holds in memory."""

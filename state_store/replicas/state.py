@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.commits import TableVersion
-from state_store.errors import ReplicaCorrupt
-from state_store.hashing.digest import Digest
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.errors import ReplicaCorrupt
+from strandline.state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from state_store.hashing.row_lanes import LANES
+from strandline.state_store.hashing.row_lanes import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,21 +24,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from state_store.columns import FILE, POSITION, VERSION, WEIGHT
-from state_store.delta.deletion_vectors import deleted_rows
-from state_store.delta.feed import CHANGE_TYPE, INSERTIONS
-from state_store.delta.staging import data_file, stated_checksum
-from state_store.paths import within
-from state_store.spark.verified import verify_files
+from strandline.state_store.columns import FILE, POSITION, VERSION, WEIGHT
+from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.delta.feed import CHANGE_TYPE, INSERTIONS
+from strandline.state_store.delta.staging import data_file, stated_checksum
+from strandline.state_store.paths import within
+from strandline.state_store.spark.verified import verify_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, SparkSession
 
-    from state_store.delta.log import Commit, DataFile
-    from state_store.delta.snapshot import Snapshot
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.log import Commit, DataFile
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.paths import LakePath
 
 RUN: Final = 32_768
 """The rows of a file that one bitmap covers: what one of Spark's own holds (`bitmap_construct_agg`)."""

@@ -19,12 +19,12 @@ import numpy as np
 from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
-from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
-from state_store.errors import CorruptState
-from state_store.hashing.digest import Digest
-from state_store.spark.row_hash import lanes, same
-from state_store.spark.rows import RUN
-from state_store.tablespec import TableSpec, quoted
+from strandline.state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.spark.row_hash import lanes, same
+from strandline.state_store.spark.rows import RUN
+from strandline.state_store.tablespec import TableSpec, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from state_store.columns import FILE, POSITION, VERSION, WEIGHT
-from state_store.commits import CommitRecord, Head
-from state_store.ddl import schema_json
-from state_store.delta.commit import Rows
-from state_store.delta.entry import rebuild_hint
-from state_store.delta.staging import Staged, data_file, stage
-from state_store.delta.stored_table import StoredTable
-from state_store.errors import NegativeWeight, VersionGone
-from state_store.hashing.digest import Digest
-from state_store.tablespec import TableSpec
+from strandline.state_store.columns import FILE, POSITION, VERSION, WEIGHT
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.ddl import schema_json
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.staging import Staged, data_file, stage
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.errors import NegativeWeight, VersionGone
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from state_store.paths import LakePath
-    from state_store.spark.rows import TableFiles
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.spark.rows import TableFiles
 
 # One file per epoch while epochs are small: every file is a task for later reads. Above this, several tasks write the
 # files in parallel.
@@ -100,7 +100,7 @@ class Table(StoredTable):
             CommitConflict: another writer committed first.
             CorruptState: a row stored before is not where the frame says.
         """
-        from state_store.spark.settle import measured
+        from strandline.state_store.spark.settle import measured
 
         head = after or self.next(record)
         with measured(settled, self.spec, self._schema) as changes:
@@ -125,13 +125,13 @@ class Table(StoredTable):
         return staged.tagged([digest], schema_json(self.spec.stored)) if len(staged.files) == 1 else staged
 
     def _staged(self, rows: DataFrame, record: CommitRecord) -> Staged:
-        from state_store.spark.settle import conformed, row_totals
+        from strandline.state_store.spark.settle import conformed, row_totals
 
         totals = row_totals(self.spec, self._schema)
         return stage(conformed(rows, self._schema), self.path, record.epoch, self.spec.indexed, totals)
 
     def _add(self, head: Head, record: CommitRecord, staged: Staged) -> Head:
-        from state_store.spark.settle import lane_digest
+        from strandline.state_store.spark.settle import lane_digest
 
         count = int(staged.totals["rows"])
         came = lane_digest(staged.totals, "new", count)
@@ -141,7 +141,7 @@ class Table(StoredTable):
 
     @cached_property
     def _files(self) -> TableFiles:
-        from state_store.spark.rows import TableFiles
+        from strandline.state_store.spark.rows import TableFiles
 
         return TableFiles(self.spark, self.path, self._schema)
 

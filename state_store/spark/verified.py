@@ -13,15 +13,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from state_store.delta.data_files import broken, reading, verify
-from state_store.delta.log import inside
-from state_store.delta.staging import checksum
-from state_store.location import Location
+from strandline.state_store.delta.data_files import broken, reading, verify
+from strandline.state_store.delta.log import inside
+from strandline.state_store.delta.staging import checksum
+from strandline.state_store.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _REMEMBERED: Final = 1 << 16
 """Objects, some 20 MB of names at most: more than compaction leaves a lake. Then all are summed up again."""

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from state_store import files
-from state_store.errors import KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable
-from state_store.keys import checked_folder, checked_key, hidden, joined
-from state_store.storage_verbs import Entry, Storage
+from strandline.state_store import files
+from strandline.state_store.errors import KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable
+from strandline.state_store.keys import checked_folder, checked_key, hidden, joined
+from strandline.state_store.storage_verbs import Entry, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

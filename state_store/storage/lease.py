@@ -17,13 +17,13 @@ from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from state_store.errors import LockLost, StrandlineError, WriterBusy
-from state_store.storage.lease_record import LeaseRecord, read_lease
+from strandline.state_store.errors import LockLost, StrandlineError, WriterBusy
+from strandline.state_store.storage.lease_record import LeaseRecord, read_lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from state_store.location import Location
+    from strandline.state_store.location import Location
 
 LEASE_SECONDS = 30.0
 """Long enough for two failed renewals in a row, each silent for the 10 s that a request may be; a successor of a killed

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from state_store.errors import CorruptState, ObjectMissing
+from strandline.state_store.errors import CorruptState, ObjectMissing
 
 if TYPE_CHECKING:
-    from state_store.location import Location
+    from strandline.state_store.location import Location
 
 
 @dataclass(frozen=True)

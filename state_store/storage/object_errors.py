@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from obstore.exceptions import BaseError, NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
-from state_store.errors import ObjectMissing, SettingsError, StorageDenied, StorageUnavailable, StrandlineError
+from strandline.state_store.errors import (
+    ObjectMissing,
+    SettingsError,
+    StorageDenied,
+    StorageUnavailable,
+    StrandlineError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

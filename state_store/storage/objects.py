@@ -12,10 +12,10 @@ from uuid import uuid4
 import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 
-from state_store.errors import ObjectMissing
-from state_store.keys import checked_folder, checked_key, hidden, joined
-from state_store.storage.object_errors import status_of, typed
-from state_store.storage_verbs import Entry, Storage
+from strandline.state_store.errors import ObjectMissing
+from strandline.state_store.keys import checked_folder, checked_key, hidden, joined
+from strandline.state_store.storage.object_errors import status_of, typed
+from strandline.state_store.storage_verbs import Entry, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

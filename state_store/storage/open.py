@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from state_store.errors import KeyRefused, SettingsError
-from state_store.keys import checked_folder
-from state_store.location import Location
-from state_store.storage.disk import DiskStorage
-from state_store.storage.options import StorageOptions
+from strandline.state_store.errors import KeyRefused, SettingsError
+from strandline.state_store.keys import checked_folder
+from strandline.state_store.location import Location
+from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-    from state_store.paths import LakePath
-    from state_store.storage.objects import ObjectStorage
-    from state_store.storage_verbs import Storage
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.storage.objects import ObjectStorage
+    from strandline.state_store.storage_verbs import Storage
 
 KINDS = ("file", "s3", "gs", "az")
 """The kinds of URLs, beside plain paths."""
@@ -114,7 +114,7 @@ def _opened(kind: str, bucket: str, prefix: str, options: StorageOptions) -> Obj
     from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    from state_store.storage.objects import ObjectStorage
+    from strandline.state_store.storage.objects import ObjectStorage
 
     # A storage travels to other processes, which have other variables, or none.
     options = options.with_environment() if kind == "s3" else options

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from state_store.delta.data_files import data_of, reading
-from state_store.delta.log import inside
-from state_store.delta.staging import stated_checksum
-from state_store.delta.statistics import row_count
-from state_store.wording import sentence
+from strandline.state_store.delta.data_files import data_of, reading
+from strandline.state_store.delta.log import inside
+from strandline.state_store.delta.staging import stated_checksum
+from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from state_store.delta.snapshot import Snapshot
-    from state_store.paths import LakePath
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.paths import LakePath
 
 PARTITION: Final = "_partition"
 OFFSET: Final = "_offset"

@@ -13,21 +13,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from state_store.commits import TRIM, Head, Trimmed
-from state_store.delta import log, reader
-from state_store.delta.commit import Files, enter, removal
-from state_store.delta.log_upkeep import flush_log
-from state_store.delta.staging import stated_checksum
-from state_store.failpoints import failpoint
-from state_store.hashing.digest import Digest
+from strandline.state_store.commits import TRIM, Head, Trimmed
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import Files, enter, removal
+from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.staging import stated_checksum
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from state_store.commits import CommitRecord
-    from state_store.delta.snapshot import Snapshot
-    from state_store.paths import LakePath
-    from state_store.trims.plan import TrimPlan
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.trims.plan import TrimPlan
 
 
 def trim(path: LakePath, head: Head, snapshot: Snapshot, plan: TrimPlan) -> Head:
@@ -58,7 +58,7 @@ def what_went(path: LakePath, version: int, visible: pa.Schema) -> pa.Table:
     Raises:
         VersionGone, CorruptState: a file of them is gone or broken.
     """
-    from state_store.delta import feed
+    from strandline.state_store.delta import feed
 
     bodies = [action["remove"] for action in log.read_actions(path, version) if "remove" in action]
     files = tuple(log.DataFile(log.inside(path, body["path"]), None, stated_checksum(body)) for body in bodies)

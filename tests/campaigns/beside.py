@@ -18,34 +18,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from jobs.catalog.catalog import Catalog
-from jobs.expect.approvals import Approval, read_approval, write_approval
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.remembered import remember, remembered
-from jobs.model.definitions import Source
-from jobs.model.serving_errors import Unauthenticated
-from jobs.model.settings import load_settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import execute_restore, plan_restore
-from jobs.server.access.tokens import Tokens, make_token
-from jobs.server.state.inserts import Inserts
-from jobs.session.interpreter import Interpreter
-from state_store import begun
-from state_store.delta import heads, reader
-from state_store.layout import Lake
-from state_store.leases import ReaderLease, living
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.lmdb.store import LmdbStore
-from state_store.replicas.replica import Replica
-from state_store.replicas.rocksdb.store import RocksStore
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.expect.approvals import Approval, read_approval, write_approval
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.remembered import remember, remembered
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.server.access.tokens import Tokens, make_token
+from strandline.jobs.server.state.inserts import Inserts
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store import begun
+from strandline.state_store.delta import heads, reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.leases import ReaderLease, living
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.lmdb.store import LmdbStore
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.rocksdb.store import RocksStore
 from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from state_store.replicas.base.store import Store
+    from strandline.state_store.replicas.base.store import Store
 
 BESIDE: Final = (
     "definitions.json",
@@ -132,7 +132,7 @@ def _insert(settings: Any, lake: Lake, folder: Path) -> None:
     source = Catalog(lake).get("orders")
     assert isinstance(source, Source)
     Inserts(settings, lake, folder).insert(source, _ROWS, _KEYS[0])
-    with patch("jobs.server.state.inserts.failpoint", _killed_after_the_records), suppress(_Killed):
+    with patch("strandline.jobs.server.state.inserts.failpoint", _killed_after_the_records), suppress(_Killed):
         Inserts(settings, lake, folder).insert(source, _ROWS, _KEYS[1])
 
 

@@ -13,8 +13,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jobs.model.settings import SparkSettings
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.model.settings import SparkSettings
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.function_calls import calls
 from tests.support.function_equality import by_duckdb, by_spark, contradictions, differences, shown
 from tests.support.function_values import table
@@ -77,7 +77,7 @@ def _session(*, without: bool) -> Iterator[SparkSession | None]:
     if without:
         yield None
         return
-    from jobs.run.spark import spark_session
+    from strandline.jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-equality") as session:
         for name, value in INTERPRETED.items():

@@ -19,10 +19,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
-from jobs.sql.dialect import sql_of
-from state_store.errors import StrandlineError
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.dialect import sql_of
+from strandline.state_store.errors import StrandlineError
 from tests.support.function_calls import calls
 from tests.support.function_values import COLUMNS, SMALL
 from tests.support.parsed import parse_expression

@@ -19,9 +19,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from state_store.delta import log
-from state_store.location import Location
-from state_store.paths import LakePath
+from strandline.state_store.delta import log
+from strandline.state_store.location import Location
+from strandline.state_store.paths import LakePath
 from tests.support.killed_writer import started
 from tests.support.lakes import s3_folder
 from tests.support.s3_server import S3Server

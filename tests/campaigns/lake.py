@@ -20,18 +20,18 @@ from unittest.mock import patch
 import pyarrow as pa
 from confluent_kafka.schema_registry import Schema
 
-from jobs.catalog.relations import relation
-from jobs.ingest.event_logs import log_spec
-from jobs.ingest.formats.registry import LocalRegistry
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.model.definitions import Source
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
-from state_store.columns import STATE
-from state_store.commits import CommitRecord
-from state_store.layout import Lake
-from state_store.tablespec import TableSpec
+from strandline.jobs.catalog.relations import relation
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ingest.formats.registry import LocalRegistry
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.columns import STATE
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import TableSpec
 from tests.campaigns.beside import write_beside
 from tests.support.arrow_table import ArrowTable, Row
 

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from jobs.model.settings import load_settings
-from jobs.operate.verify.verify import verify
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.operate.verify.verify import verify
 from tests.support.many_epochs import ManyEpochs
 
 SLOWER: Final = 1.2

@@ -21,22 +21,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import execute_restore, plan_restore
-from jobs.operate.drills.plan import plan_drills
-from jobs.operate.drills.run import run_drill
-from jobs.operate.maintenance.execute import execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.operate.rebuild import execute_rebuild
-from jobs.operate.rebuild_plan import plan_rebuilds
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.folders import remove_folder
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.operate.drills.plan import plan_drills
+from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.maintenance.execute import execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.rebuild import execute_rebuild
+from strandline.jobs.operate.rebuild_plan import plan_rebuilds
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.folders import remove_folder
+from strandline.state_store.layout import Lake
 from tests.support.invariants import assert_correct
 from tests.support.warm_process import exit_code
 

@@ -34,11 +34,11 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from unittest.mock import patch
 
-from jobs.model.settings import load_settings
-from jobs.run.pipeline import drain
-from state_store.delta import commit
-from state_store.layout import Lake
-from state_store.location import Location
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store.delta import commit
+from strandline.state_store.layout import Lake
+from strandline.state_store.location import Location
 from tests.support.fed_logs import FedLogs
 from tests.support.invariants import assert_correct
 from tests.support.lakes import s3_environment, s3_folder
@@ -172,7 +172,15 @@ class CommandDriver(Driver):
         produce(self.lake, numbers)
 
     def _started(self, env: Mapping[str, str], out: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", "from jobs.cli.main import main; main()", "run", PIPELINE, "--mode", "drain"]
+        command = [
+            sys.executable,
+            "-c",
+            "from strandline.jobs.cli.main import main; main()",
+            "run",
+            PIPELINE,
+            "--mode",
+            "drain",
+        ]
         # Several micro-batches, so that a kill falls between two.
         pace = {"STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": str(EVENTS), "STRANDLINE_SPARK__MASTER": "local[2]"}
         return subprocess.Popen(command, env={**os.environ, **self._env, **pace, **env}, stdout=out, stderr=out)

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from state_store.layout import Lake
+from strandline.state_store.layout import Lake
 from tests.campaigns.flips import Flip, Outcome, flipped, judged
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.formats.confluent import AvroFormat
-from jobs.ingest.formats.registry import LocalRegistry
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model import types as t
-from jobs.model.definitions import Column
-from jobs.model.settings import load_settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from state_store.delta import data_files, log, reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import StrandlineError
-from state_store.paths import LakePath
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.formats.confluent import AvroFormat
+from strandline.jobs.ingest.formats.registry import LocalRegistry
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import data_files, log, reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.paths import LakePath
 from tests.campaigns.beside import BESIDE, beside
 from tests.campaigns.lake import VERSIONS
 from tests.support.on_disk import on_disk
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 Question = tuple[str, "Callable[[], object]"]
 _AVRO = b"\0\0\0\0\2\2\4\2\6"

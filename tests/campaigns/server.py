@@ -31,7 +31,7 @@ from urllib.parse import quote
 import psycopg
 
 from infra.ports import free_port
-from jobs.model.settings import load_settings
+from strandline.jobs.model.settings import load_settings
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """
@@ -101,7 +101,7 @@ def serving(folder: Path) -> Iterator[Server]:
         served.append("visits", [{"id": n, "town": ("Rome", "Oslo", "Lima")[n % 3], "n": n} for n in range(ROWS)])
         served.refresh(kernel)
     web, port = free_port(), free_port()
-    command = [sys.executable, "-m", "jobs.cli", "serve", "--listen", f"127.0.0.1:{web}"]
+    command = [sys.executable, "-m", "strandline.jobs.cli", "serve", "--listen", f"127.0.0.1:{web}"]
     command += ["--postgres-port", str(port), "--folder", str(folder / "server")]
     env = {**os.environ, "STRANDLINE_LAKE": str(folder / "lake"), "PYTHONPATH": str(Path(__file__).parents[2])}
     with (folder / "log").open("w") as log:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from jobs.ingest.formats.coerce import Misfit, coerce, microseconds
-from jobs.model.definitions import Column
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce, microseconds
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.types import BaseType, SqlType
 from tests.conformance.proto import without_defaults
 from tests.conformance.wire import Wire
 

@@ -6,11 +6,11 @@ several key columns stand in the order of GROUP BY, and `SELECT * … PARTITION 
 
 from __future__ import annotations
 
-from jobs.ivm.plan.plan import plan
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.stage import AggregateStage, Stage, storage_of_body
-from jobs.model.stage_columns import storage_of
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.stage import AggregateStage, Stage, storage_of_body
+from strandline.jobs.model.stage_columns import storage_of
 from tests.conformance.compare import ComparedRelation
 from tests.conformance.program import Program
 

@@ -18,18 +18,18 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from jobs.ingest.decode import Decoder
-from jobs.ingest.formats import json_text
-from jobs.ingest.formats.coerce import Misfit, coerce, find
-from jobs.ingest.formats.encoding import wire_value
-from jobs.ingest.formats.format import Role, open_format
-from jobs.ingest.formats.primitive import PrimitiveFormat
-from jobs.ingest.logs.log import Records
-from jobs.model import tables
-from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS
-from jobs.model.definitions import Column, Source
-from jobs.model.errors import EncodeFailed
+from strandline.jobs.ingest.decode import Decoder
+from strandline.jobs.ingest.formats import json_text
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce, find
+from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.format import Role, open_format
+from strandline.jobs.ingest.formats.primitive import PrimitiveFormat
+from strandline.jobs.ingest.logs.log import Records
+from strandline.jobs.model import tables
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.errors import EncodeFailed
 from tests.conformance.program import Program
 from tests.conformance.proto import with_defaults
 from tests.conformance.wire import Wire

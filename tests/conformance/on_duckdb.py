@@ -9,9 +9,9 @@ from pathlib import Path
 
 import duckdb
 
-from jobs.catalog.catalog import Catalog
-from state_store.kernel import elementary
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.kernel import elementary
+from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.program import Program, Stopped, build

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log, relation_of
-from jobs.ingest.event_logs import log_spec
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from jobs.model import tables
-from jobs.model.settings import SparkSettings
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained, maintained
-from state_store.commits import CommitRecord, Head
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.spark.table import Table
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import event_log, relation_of
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.model import tables
+from strandline.jobs.model.settings import SparkSettings
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import Maintained, maintained
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.table import Table
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.decode_inputs import InputDecoder
@@ -41,7 +41,7 @@ from tests.support.on_disk import on_disk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.model.definitions import Source
+    from strandline.jobs.model.definitions import Source
 
 # Enough that the fixed cost of an epoch is shared, few enough that one lake's catalog stays quick to read.
 _CHUNK = 40
@@ -50,7 +50,7 @@ _WRITER = "conformance/1"
 
 def run(cases: Sequence[Case], modes: Sequence[str], cuts: int) -> Iterator[Outcome]:
     """The outcomes of the cases; one Spark session for all."""
-    from jobs.run.spark import spark_session
+    from strandline.jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=1), "conformance") as spark:
         for start in range(0, len(cases), _CHUNK):

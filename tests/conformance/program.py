@@ -9,16 +9,16 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.settings import load_settings
-from jobs.model.stage import inputs_of
-from jobs.session import type_names
-from jobs.session.define.analyze import define
-from jobs.session.drops import drop
-from jobs.session.inserts import insert
-from jobs.sql.statements import (
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.session import type_names
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.session.drops import drop
+from strandline.jobs.session.inserts import insert
+from strandline.jobs.sql.statements import (
     AlterSource,
     CreateSource,
     CreateType,
@@ -31,7 +31,7 @@ from jobs.sql.statements import (
     Statement,
     parse,
 )
-from state_store.layout import Lake
+from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.wire import Wire, default_wire, plain_source, plain_view, values
 

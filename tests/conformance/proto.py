@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.ingest.formats.coerce import find
-from jobs.model.definitions import Column
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.ingest.formats.coerce import find
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.types import BaseType, SqlType
 
 _DEFAULTS: Mapping[BaseType, object] = {
     BaseType.INT: 0,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.program import Stopped, build
 from tests.conformance.report import Outcome

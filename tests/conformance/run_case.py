@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jobs.model.definitions import Source
+from strandline.jobs.model.definitions import Source
 from tests.conformance.cases import Case
 from tests.conformance.compare import ComparedRelation, Expected, Unreadable
 from tests.conformance.compared_relation import compared_relation

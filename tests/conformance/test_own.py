@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case, read_cases
 from tests.conformance.on_duckdb import run_one
 from tests.conformance.program import build

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.model import types as t
-from jobs.model.definitions import Column
-from jobs.model.types import SqlType
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.types import SqlType
 from tests.conformance.cases import Case, read_cases
 from tests.conformance.compare import ComparedRelation, Expected, Unreadable
 from tests.conformance.differences import skipped

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.model import types as t
+from strandline.jobs.model import types as t
 from tests.conformance.compare import ComparedRelation, Expected, Row, canonical, difference, same
 
 _SHOWN = 3

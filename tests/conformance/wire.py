@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from jobs.ingest.formats.format import NULLABLE_OPTIONS
-from jobs.sql.syntax import Option
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.sql.syntax import Option
 
 _AS_JSON = ("JSON", "JSON_SR", "AVRO")
 _FORMATS = ("FORMAT", "KEY_FORMAT", "VALUE_FORMAT")

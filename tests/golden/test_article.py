@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.produce import insert_rows
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings
-from jobs.model.stage import inputs_of
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.duck_lake import DuckLake
 from tests.support.invariants import assert_correct

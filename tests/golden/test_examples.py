@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import jobs.cli.demo
+import strandline.jobs.cli.demo
 from infra.kafka.broker import KafkaBroker
-from jobs.model.settings import KafkaSettings, Settings
-from jobs.run.pipeline import drain
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import KafkaSettings, Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.invariants import assert_correct
 
-PIPELINES = {file.stem: file for file in jobs.cli.demo.PIPELINES}
+PIPELINES = {file.stem: file for file in strandline.jobs.cli.demo.PIPELINES}
 
 EXPECTED: dict[str, dict[str, set[tuple[Any, ...]]]] = {
     "longest_visits": {"longest": {("Vegetable", 60), ("Fruit", 20)}},
@@ -42,7 +42,7 @@ def _query(settings: Settings, text: str) -> set[tuple[Any, ...]]:
 
 
 def _check(name: str, settings: Settings, spark: SparkSession) -> None:
-    jobs.cli.demo.define(PIPELINES[name], settings)
+    strandline.jobs.cli.demo.define(PIPELINES[name], settings)
     report = drain(settings, name, spark)
     assert report.epochs >= 1
     for view, rows in EXPECTED[name].items():

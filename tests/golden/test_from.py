@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.model.settings import Settings, load_settings
-from jobs.run.pipeline import drain
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.invariants import assert_correct
 
 DEFINITIONS = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.model.settings import KafkaSettings, Settings
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.model.settings import KafkaSettings, Settings
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 
 from infra.kafka.broker import KafkaBroker, write
-from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 

@@ -151,9 +151,9 @@ def command_of(pid: int) -> str:
 
 @contextmanager
 def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
-    """`python -m orchestration.up`, ended by Ctrl-C."""
+    """`python -m strandline.orchestration.up`, ended by Ctrl-C."""
     ports = ["--port", str(free_port()), "--serve-port", str(free_port())]
-    command = [sys.executable, "-m", "orchestration.up", *ports]
+    command = [sys.executable, "-m", "strandline.orchestration.up", *ports]
     up = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert up.stdout is not None

@@ -7,17 +7,17 @@ from threading import Event
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from jobs.model.publish_errors import NeverPublished, PublisherFenced, TopicTaken, TopicUnfit
-from jobs.model.settings import Settings
-from jobs.operate.from_topic import rebuild_from_topic
-from jobs.publish.open import open_publisher
-from jobs.publish.publisher import Published
-from jobs.run.publishing import publishing
-from jobs.session.status import status
-from state_store.aside import set_aside
-from state_store.commits import Head
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.model.publish_errors import NeverPublished, PublisherFenced, TopicTaken, TopicUnfit
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.from_topic import rebuild_from_topic
+from strandline.jobs.publish.open import open_publisher
+from strandline.jobs.publish.publisher import Published
+from strandline.jobs.run.publishing import publishing
+from strandline.jobs.session.status import status
+from strandline.state_store.aside import set_aside
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.killed_publisher import published
 from tests.support.published_lake import VIEWS, PublishedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

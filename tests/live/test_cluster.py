@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.run.jars import fetch
-from jobs.run.pipeline import drain
-from state_store.delta import log, reader
-from state_store.layout import Lake
-from state_store.paths import any_file
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.jars import fetch
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store.delta import log, reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import any_file
 from tests.support.examples import AT_LENGTH
 from tests.support.fed_logs import FedLogs
 from tests.support.invariants import assert_correct
@@ -117,7 +117,15 @@ def _spark_defaults(folder: Path) -> Path:
 
 def _started(env: Mapping[str, str]) -> subprocess.Popen[str]:
     """A drain in a process of its own."""
-    command = [sys.executable, "-c", "from jobs.cli.main import main; main()", "run", PIPELINE, "--mode", "drain"]
+    command = [
+        sys.executable,
+        "-c",
+        "from strandline.jobs.cli.main import main; main()",
+        "run",
+        PIPELINE,
+        "--mode",
+        "drain",
+    ]
     whole = {**os.environ, "PYTHONPATH": str(_ROOT), **env}
     return subprocess.Popen(command, cwd=_ROOT, env=whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_ctrl_c_ends_a_drain_and_the_next_one_goes_on(tmp_path: Path) -> None:
 def _run(folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "STRANDLINE_LAKE": str(folder / "lake"), **settings}
     return subprocess.Popen(
-        [sys.executable, "-c", "from jobs.cli.main import main; main()", "run", "big"],
+        [sys.executable, "-c", "from strandline.jobs.cli.main import main; main()", "run", "big"],
         cwd=folder,
         env=environment | {"STRANDLINE_SPARK__MASTER": "local[2]"},
         stderr=subprocess.PIPE,

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.model.settings import KafkaSettings
-from jobs.run.heartbeat import Beat, read_beat
-from orchestration.processes import Group
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.model.settings import KafkaSettings
+from strandline.jobs.run.heartbeat import Beat, read_beat
+from strandline.orchestration.processes import Group
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.live.running_dagster import (
     FORCE_TERMINATE,
     TERMINATE,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest.logs.kafka_log import KafkaLog, client_options
-from jobs.ingest.logs.log import Record
-from jobs.model.errors import SourceUnavailable, TopicMissing
-from jobs.model.settings import KafkaSettings
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog, client_options
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
+from strandline.jobs.model.settings import KafkaSettings
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +33,7 @@ def test_a_record_keeps_headers_key_and_time(log: KafkaLog) -> None:
 
 
 def test_brokers_that_do_not_answer_are_an_error_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.ingest.logs.kafka_log.TIMEOUT", 1.0)
+    monkeypatch.setattr("strandline.jobs.ingest.logs.kafka_log.TIMEOUT", 1.0)
     with pytest.raises(SourceUnavailable) as caught:
         KafkaLog(KafkaSettings(bootstrap_servers="127.0.0.1:9")).end_offsets("t")
     assert caught.value.action == "retry"

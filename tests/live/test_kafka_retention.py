@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from infra.kafka.broker import KafkaBroker, write
-from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.model.errors import OffsetsVanished
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.model.errors import OffsetsVanished
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.live.kafka_events import events, offsets, stream, transactions
 from tests.support.drain_sources import drain, rows_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

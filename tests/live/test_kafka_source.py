@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Target
-from jobs.ingest.logs.partitioner import partition_for
-from jobs.ingest.offsets import committed_offsets
-from jobs.ingest.produce import insert_rows
-from jobs.model import types as t
-from jobs.model.definitions import Column
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.live.kafka_events import event, events, stream
 from tests.support.drain_sources import drain, rows_of, small_epochs
 from tests.support.waiting import wait_until

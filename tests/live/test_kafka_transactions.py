@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.kafka.broker import KafkaBroker, write
-from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.ingest.offsets import committed_offsets
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.live.kafka_events import events, offsets, stream, transactions
 from tests.support.drain_sources import drain, rows_of
 

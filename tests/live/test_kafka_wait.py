@@ -11,7 +11,7 @@ from threading import Timer
 import pytest
 
 from infra.kafka.broker import KafkaBroker, write
-from jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 from tests.live.kafka_events import events
 from tests.support.waiting import PATIENCE_SECONDS
 

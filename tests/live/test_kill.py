@@ -22,8 +22,8 @@ import duckdb
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk

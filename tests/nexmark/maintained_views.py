@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from benchmarks.nexmark.amendments import amended
 from benchmarks.nexmark.generator import Event, Generator, side_input
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Definition, View
-from jobs.session.define.analyze import define
-from jobs.sql.statements import CreateSource, CreateView, Statement, parse
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Definition, View
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.sql.statements import CreateSource, CreateView, Statement, parse
 from tests.nexmark.expected import EXPECTED
 from tests.support.duck_lake import DuckLake
 from tests.support.rule_harness import multiset

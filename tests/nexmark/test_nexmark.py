@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 from benchmarks.nexmark.generator import Event
-from jobs.catalog.catalog import Catalog
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.layout import Lake
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.maintained_views import MaintainedViews, answers, holding, inserts, with_amendments
 

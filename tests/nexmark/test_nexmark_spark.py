@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.nexmark.generator import Event, side_input
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source, View
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.session.apply import apply
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.apply import apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.maintained_views import GENERATOR, from_scratch, statements, with_amendments
 from tests.support.rule_harness import multiset

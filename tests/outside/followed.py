@@ -15,7 +15,7 @@ from typing import Any
 
 import duckdb
 
-from jobs.model.definitions import Source, View
+from strandline.jobs.model.definitions import Source, View
 from tests.outside.cases import Case, Row, Step
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from state_store.errors import StrandlineError
+from strandline.state_store.errors import StrandlineError
 from tests.outside import (
     arroyo,
     feldera_aggregates,

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log
-from jobs.ivm.refresh import refresh, runtime
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from jobs.model.definitions import Source
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.ivm.refresh import refresh, runtime
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.properties.histories import Batch
 from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario
@@ -146,8 +146,8 @@ def _killed(lake: Lake, failpoint: str) -> None:
 
 def main(root: str) -> None:
     """Refresh the views of a lake once, in this process."""
-    from jobs.model.settings import SparkSettings
-    from jobs.run.spark import spark_session
+    from strandline.jobs.model.settings import SparkSettings
+    from strandline.jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
         refreshed(RunContext(SparkSessions(lambda: spark), Lake(Path(root)), f"{PIPELINE}/1"))

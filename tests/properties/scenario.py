@@ -13,12 +13,12 @@ from typing import Any
 
 import duckdb
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import NotSupported
-from jobs.session.define.analyze import define
-from jobs.sql.statements import CreateView, parse_one
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.sql.statements import CreateView, parse_one
 from tests.properties.expressions import Name
 from tests.properties.histories import Batch, history
 from tests.properties.picker import Picker

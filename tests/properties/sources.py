@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from jobs.model.definitions import Kind
+from strandline.jobs.model.definitions import Kind
 from tests.properties.picker import Picker
 
 EPOCH = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)

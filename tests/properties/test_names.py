@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.renamed_text import shown_text
-from jobs.catalog.stored_names import stored_statement
-from jobs.model.definitions import Source, View
-from jobs.session.define.analyze import Defining, define
-from jobs.sql.statements import parse_one
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.session.define.analyze import Defining, define
+from strandline.jobs.sql.statements import parse_one
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
 from tests.support.catalog_from_sql import run

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.settings import load_settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.properties.on_delta import PIPELINE, feed, refreshed
 from tests.support.catalog_from_sql import run
 from tests.support.examples import seed_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from jobs.model.definitions import View
+from strandline.jobs.model.definitions import View
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
 from tests.support.examples import examples, seed_of

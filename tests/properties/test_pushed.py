@@ -15,23 +15,23 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.cli.output import Output
-from jobs.functions.python.register import Library
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import View
-from jobs.model.settings import load_settings
-from jobs.serve import push as pushing
-from jobs.serve.results import LiveRows, Rows
-from jobs.server.changes.events import Form
-from jobs.server.changes.hub import Hub, Wish
-from jobs.server.changes.place import Place
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
-from state_store.delta import log
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.cli.output import Output
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve import push as pushing
+from strandline.jobs.serve.results import LiveRows, Rows
+from strandline.jobs.server.changes.events import Form
+from strandline.jobs.server.changes.hub import Hub, Wish
+from strandline.jobs.server.changes.place import Place
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
+from strandline.state_store.delta import log
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.properties.on_delta import PIPELINE, feed, refreshed
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from jobs.ivm.refresh.memory_tables import FROM
-from jobs.ivm.rules.looks_back import looks_back
-from jobs.model.stage import inputs_of
+from strandline.jobs.ivm.refresh.memory_tables import FROM
+from strandline.jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.model.stage import inputs_of
 from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario, tables
 from tests.support import oracle

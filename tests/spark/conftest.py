@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.spark.refresh_bench import Bench
 from tests.spark.table_model import Model
 from tests.support.table_model import FOUR_ROWS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.ingest.produce import insert_rows
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 
 EVENTS = Source(
     name="events",

@@ -9,22 +9,22 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from jobs.ivm.refresh.context import Heads, Owner, RunContext
-from jobs.ivm.refresh.epoch import StageResult
-from jobs.ivm.refresh.error_policy import decide
-from jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
-from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS
-from jobs.model.relation import Relation
-from jobs.model.stage import LatestStage, Output, Stage
-from jobs.model.stage_columns import spec_of_input, visible_columns
-from jobs.model.view_options import ErrorPolicy
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.delta.commit import Rows
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest, digest_of_table
+from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+from strandline.jobs.ivm.refresh.epoch import StageResult
+from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import LatestStage, Output, Stage
+from strandline.jobs.model.stage_columns import spec_of_input, visible_columns
+from strandline.jobs.model.view_options import ErrorPolicy
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.hashing.digest import Digest, digest_of_table
 from tests.support.aggregate_cases import BEGIN
 from tests.support.rule_harness import append_log, multiset, output
 

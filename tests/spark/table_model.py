@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from state_store.commits import CommitRecord, Head
-from state_store.layout import Lake
-from state_store.spark.table import Table
-from state_store.tablespec import quoted
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.table import Table
+from strandline.state_store.tablespec import quoted
 from tests.support.table_model import BEGIN, SPEC, Changes, Key, Row, TableModel
 
 if TYPE_CHECKING:

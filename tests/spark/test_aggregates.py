@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from jobs.engines.engine import engine_of
-from jobs.ivm.rules.delta_join import relations
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.stored import stored_columns
 from tests.support.aggregate_cases import CALLS, called
 from tests.support.rule_harness import RuleBench, multiset
 from tests.unit.functions.aggregates.test_retraction import Table, body, some_operations, stage_of

@@ -5,16 +5,16 @@ from __future__ import annotations
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation
-from jobs.model.report import MicroBatch
-from jobs.model.settings import IngestSettings, Settings
-from jobs.model.stage_columns import spec_of_input
-from jobs.run.pipeline import drain
-from state_store.delta import log
-from state_store.layout import Lake
-from state_store.spark.table import Table
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation
+from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.model.settings import IngestSettings, Settings
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store.delta import log
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.table import Table
 from tests.support.altered_lake import AFTER, ALTER, PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import CorruptState, VersionGone
+from strandline.state_store.errors import CorruptState, VersionGone
 from tests.spark.table_model import Model
 from tests.support.on_disk import on_disk
 

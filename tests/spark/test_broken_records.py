@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.ingest import event_logs
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.offsets import committed_offsets
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest import event_logs
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, rows_of
 

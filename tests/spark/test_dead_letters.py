@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.functions.scalars.guards import meets
-from jobs.model import types as t
-from jobs.model.errors import RowFailed
-from jobs.model.stage import AggregateStage, MapStage, Output
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope
-from state_store.delta import reader
+from strandline.jobs.functions.scalars.guards import meets
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import RowFailed
+from strandline.jobs.model.stage import AggregateStage, MapStage, Output
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope
+from strandline.state_store.delta import reader
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.parsed import parse_expression
 from tests.support.rule_harness import call, core, mapped, output

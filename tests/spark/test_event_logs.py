@@ -8,18 +8,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Target
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.produce import insert_rows
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.settings import Settings
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
 from tests.support.on_disk import on_disk

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source
-from jobs.model.settings import SparkSettings, load_settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.paths import LakePath
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import SparkSettings, load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.paths import LakePath
 from tests.support.format_1 import unpacked
 from tests.support.invariants import assert_correct
 

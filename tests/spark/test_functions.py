@@ -10,9 +10,9 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from jobs.functions.python.register import register_elementary
-from jobs.functions.render import lower
-from state_store.kernel import elementary
+from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.render import lower
+from strandline.state_store.kernel import elementary
 from tests.campaigns.engine_equality import campaign
 from tests.support.examples import AT_LENGTH, seed_of
 from tests.support.function_cases import COLUMNS, EXPECTED, elaborated, table

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 MADE = """
@@ -20,7 +20,7 @@ CREATE STREAM sales (shop VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITI
 CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop;
 INSERT INTO sales VALUES ('a', 1);
 """
-COMMAND = [sys.executable, "-c", "from jobs.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", "from strandline.jobs.cli.main import main; main()"]
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 import duckdb
 import pyarrow as pa
 
-from jobs.functions.render import lower
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope
 from tests.support.parsed import parse_expression
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.ingest import source
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
-from jobs.model.revive import revive
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest import source
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
+from strandline.jobs.model.revive import revive
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, small_epochs
 from tests.support.on_disk import on_disk

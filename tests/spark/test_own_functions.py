@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.functions.python.declared import registered
-from jobs.functions.python.register import Library
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.stored import stored_columns
-from jobs.model import types as t
-from jobs.model.errors import FunctionFailed, ViewsStopped
-from jobs.model.revive import revive
-from jobs.model.settings import FunctionSettings, Settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
+from strandline.jobs.functions.python.declared import registered
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import FunctionFailed, ViewsStopped
+from strandline.jobs.model.revive import revive
+from strandline.jobs.model.settings import FunctionSettings, Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
 from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, function
 
 ROWS = [(1, 1, "fig", 2), (2, 1, "pear", -1), (3, 1, None, None), (4, 2, "kiwi", 3), (5, 2, "plum", 1)]

@@ -8,14 +8,14 @@ import shutil
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source
-from jobs.model.errors import PipelineMissing
-from jobs.model.settings import IngestSettings, Settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.errors import StrandlineError
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import PipelineMissing
+from strandline.jobs.model.settings import IngestSettings, Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk
 

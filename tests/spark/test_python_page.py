@@ -15,7 +15,7 @@ def test_the_examples_of_the_page_run_as_printed(tmp_path: Path) -> None:
     shutil.copy(ROOT / "jobs" / "pipelines" / "longest_visits.sql", tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STRANDLINE_")}
     environment |= {"PYTHONPATH": str(ROOT), "STRANDLINE_SPARK__MASTER": "local[2]"}
-    define = "from jobs.cli.main import main; main()"
+    define = "from strandline.jobs.cli.main import main; main()"
     for command in (
         ["-c", define, "sql", "-f", "longest_visits.sql"],
         ["-m", "doctest", str(ROOT / "docs" / "python.md")],

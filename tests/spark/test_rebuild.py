@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.ingest.produce import insert_rows
-from jobs.model.definitions import Source
-from jobs.model.errors import ViewsStopped
-from jobs.model.settings import Settings
-from jobs.operate.rebuild import rebuild
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import log, reader
-from state_store.errors import InputReplaced
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import InputReplaced
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.support.invariants import assert_correct
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk

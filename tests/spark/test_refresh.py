@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.ivm.refresh import choose
-from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS
-from jobs.model.errors import RefreshFailed
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, Core, Input, MapStage, Output, Stage
-from jobs.model.stage_columns import spec_of_input
-from state_store.commits import CommitRecord, TableVersion
-from state_store.delta import reader
-from state_store.delta.stored_table import StoredTable
-from state_store.errors import NegativeWeight
+from strandline.jobs.ivm.refresh import choose
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AggregateStage, Core, Input, MapStage, Output, Stage
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.state_store.commits import CommitRecord, TableVersion
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.errors import NegativeWeight
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.aggregate_cases import BEGIN, CALLS, LOG, grouped
 from tests.support.rule_harness import call, core, mapped, output, parse

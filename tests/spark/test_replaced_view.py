@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from jobs.model.definitions import View
-from jobs.model.settings import Settings
-from jobs.model.stage_columns import spec_of_input
-from jobs.run.pipeline import drain
-from jobs.run.standby import catch_up, next_to, standby_of
-from jobs.session.define.analyze import define
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import CreateView
-from state_store.delta import log
-from state_store.spark.table import Table
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.standby import catch_up, next_to, standby_of
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import CreateView
+from strandline.state_store.delta import log
+from strandline.state_store.spark.table import Table
 from tests.support import shared_lake
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, NEXT, PIPELINE, events, made, rows

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.hashing.digest import digest_of_table
-from state_store.hashing.row_lanes import row_lanes
-from state_store.layout import Lake
-from state_store.spark.row_hash import lanes, same
-from state_store.spark.table import Table
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.hashing.row_lanes import row_lanes
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.row_hash import lanes, same
+from strandline.state_store.spark.table import Table
+from strandline.state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

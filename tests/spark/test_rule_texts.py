@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from jobs.engines.engine import engine_of
-from jobs.ivm.rules.delta_join import relations
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.stored import stored_columns
-from jobs.model.stage import Stage
-from jobs.model.stage_columns import storage_of, visible_columns
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.model.stage import Stage
+from strandline.jobs.model.stage_columns import storage_of, visible_columns
 from tests.support.rule_harness import RuleBench, multiset
 from tests.unit.ivm.rules.test_delta_join import priced
 from tests.unit.ivm.rules.test_join_sides import SHAPES, Tables

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from jobs.model.stage import Stage
+    from strandline.jobs.model.stage import Stage
 
 
 def play(spark: SparkSession, stage: Stage, states: Sequence[list[dict[str, Any]]]) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.errors import TableMissing
-from state_store.hashing.digest import digest_of_table
-from state_store.layout import Lake
-from state_store.spark.table import Table
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import TableMissing
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.table import Table
+from strandline.state_store.tablespec import TableSpec
 from tests.spark.table_model import Model, placed
 from tests.support.table_model import SPEC, Changes, TableContract
 

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store import changelog
-from state_store.commits import CommitRecord
-from state_store.delta import log, reader
-from state_store.delta.deletion_vectors import deleted_rows
-from state_store.hashing.digest import digest_of_table
-from state_store.layout import Lake
-from state_store.spark.table import Table
-from state_store.tablespec import TableSpec
+from strandline.state_store import changelog
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.table import Table
+from strandline.state_store.tablespec import TableSpec
 from tests.spark.table_model import placed
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk

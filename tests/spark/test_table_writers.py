@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from state_store.commits import CommitRecord
-from state_store.delta import log, reader
-from state_store.errors import CommitConflict, VectorMismatch
-from state_store.hashing.digest import digest_of_table
-from state_store.layout import Lake
-from state_store.spark.table import Table
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import CommitConflict, VectorMismatch
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.layout import Lake
+from strandline.state_store.spark.table import Table
 from tests.spark.table_model import Model, settled_frame
 from tests.support.on_disk import on_disk
 from tests.support.table_model import SPEC, Key, Row

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.model.settings import Settings
-from jobs.testing import trials
-from jobs.testing.run import prepared
-from jobs.testing.suite import read_suite
-from jobs.testing.trials import Trial, run_trial
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.testing import trials
+from strandline.jobs.testing.run import prepared
+from strandline.jobs.testing.suite import read_suite
+from strandline.jobs.testing.trials import Trial, run_trial
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 
 LONGEST = Path(__file__).parents[2] / "jobs" / "pipelines" / "longest_visits.sql"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.stage import AggregateStage
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.stage import AggregateStage
 from tests.support.rule_harness import append_log, call, core, output
 
 COLUMNS = (

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source, View
-from jobs.model.settings import Settings, load_settings
-from jobs.run.pipeline import drain
-from jobs.serve.results import Message
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Message
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.support.example_lakes import drained
 
 PIPELINE = "shop"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.model.settings import Settings, load_settings
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
 

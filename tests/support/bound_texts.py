@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import Dialect
-from jobs.ivm.binding.texts import BoundText, changes_of, forms_of, other_texts, stages_of
-from jobs.session.define.analyze import define
-from jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import Dialect
+from strandline.jobs.ivm.binding.texts import BoundText, changes_of, forms_of, other_texts, stages_of
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
 from tests.support.memory_catalog import MemoryCatalog
 
 PIPELINES = sorted((Path(__file__).parents[2] / "jobs" / "pipelines").glob("*.sql"))

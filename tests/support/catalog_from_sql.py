@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Definition
-from jobs.session.define.analyze import define
-from jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Definition
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
+from strandline.state_store.layout import Lake
 
 
 def run(text: str, catalog: Catalog, pipeline: str = "tests") -> Definition:

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.settings import load_settings
-from jobs.session.apply import apply
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.apply import apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import events
 
 PIPELINE: Final = "fares"

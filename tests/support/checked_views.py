@@ -13,8 +13,8 @@ from typing import Any
 
 import duckdb
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import View
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
 from tests.support import oracle
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake

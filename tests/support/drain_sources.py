@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Ingested, Target
-from jobs.ingest.identity import current_ids
-from jobs.ingest.in_driver import SmallBatches
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import committed_offsets
-from jobs.ingest.source import Reading
-from jobs.model.settings import IngestSettings, Settings
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest.event_logs import Ingested, Target
+from strandline.jobs.ingest.identity import current_ids
+from strandline.jobs.ingest.in_driver import SmallBatches
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.ingest.source import Reading
+from strandline.jobs.model.settings import IngestSettings, Settings
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.model.definitions import Source
-    from state_store.kernel.kernel import Kernel
+    from strandline.jobs.model.definitions import Source
+    from strandline.state_store.kernel.kernel import Kernel
 
 WRITER = "test/1"
 

@@ -18,21 +18,21 @@ from typing import Any
 
 import duckdb
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log, relation_of
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
-from jobs.ivm.refresh.late import with_late_rows
-from jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
-from jobs.ivm.refresh.runtime import maintain
-from jobs.ivm.rules.stored import stored_columns
-from jobs.model.columns import TOMBSTONE
-from jobs.model.definitions import Definition, InsertQuery, Source
-from jobs.model.relation import Relation
-from jobs.model.stage import Input, Stage, inputs_of
-from jobs.model.stage_columns import key_names, storage_of
-from state_store.columns import STATE
-from state_store.commits import CommitRecord
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import event_log, relation_of
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
+from strandline.jobs.ivm.refresh.late import with_late_rows
+from strandline.jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
+from strandline.jobs.ivm.refresh.runtime import maintain
+from strandline.jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.model.columns import TOMBSTONE
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Input, Stage, inputs_of
+from strandline.jobs.model.stage_columns import key_names, storage_of
+from strandline.state_store.columns import STATE
+from strandline.state_store.commits import CommitRecord
 from tests.support import oracle
 from tests.support.stage_rule import StageRule
 

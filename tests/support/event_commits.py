@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.catalog.relations import event_log, relation_of
-from jobs.model.definitions import Source
-from jobs.model.stage_columns import spec_of_input
-from state_store.commits import CommitRecord
-from state_store.delta.commit import Rows
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.layout import Lake
+from strandline.jobs.catalog.relations import event_log, relation_of
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.layout import Lake
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from jobs.cli.demo import define
-from jobs.ingest.event_logs import Target
-from jobs.ingest.identity import current_ids
-from jobs.ingest.in_driver import SmallBatches
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import committed_offsets, cut
-from jobs.ingest.source import Reading
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.apply import pipeline_of, read_text
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Delete
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.cli.demo import define
+from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.identity import current_ids
+from strandline.jobs.ingest.in_driver import SmallBatches
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.offsets import committed_offsets, cut
+from strandline.jobs.ingest.source import Reading
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.apply import pipeline_of, read_text
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Delete
+from strandline.state_store.kernel.kernel import Kernel
 
 _EVENTS: Final = 3
 """Of an epoch, so that each view has versions between its first and its last."""

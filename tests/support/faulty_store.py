@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StoreError
-from state_store.replicas.base.store import Snapshot, Store, Write
+from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StoreError
+from strandline.state_store.replicas.base.store import Snapshot, Store, Write
 
 FAULTS = ("full", "corrupt", "closed")
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.event_logs import log_spec
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model.columns import META_COLUMNS, TOMBSTONE
-from jobs.model.definitions import Source
-from jobs.model.types import BOOLEAN
-from state_store.commits import CommitRecord
-from state_store.delta import reader
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model.columns import META_COLUMNS, TOMBSTONE
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.types import BOOLEAN
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
 from tests.support.arrow_table import ArrowTable
 from tests.support.orders import customer, order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.ingest.logs.log import Record
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.state_store.layout import Lake
 
 
 class FedLogs:

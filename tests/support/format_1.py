@@ -10,7 +10,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from state_store.layout import Lake
+from strandline.state_store.layout import Lake
 
 _ARCHIVE = Path(__file__).parent.parent / "data" / "lake_of_format_1.tar.gz"
 

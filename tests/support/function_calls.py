@@ -14,15 +14,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.functions.registry import SCALARS
-from jobs.functions.scalars.contract import Scalar
-from jobs.model import types as t
-from jobs.model.errors import SqlError
-from jobs.query.expressions.infer import OPERATORS, infer
-from jobs.query.expressions.rewrites import REWRITES
-from jobs.query.expressions.scope import Typed
-from jobs.sql.dialect import sql_of
-from jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.functions.registry import SCALARS
+from strandline.jobs.functions.scalars.contract import Scalar
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.query.expressions.infer import OPERATORS, infer
+from strandline.jobs.query.expressions.rewrites import REWRITES
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
 from tests.support.function_cases import EXPECTED
 from tests.support.function_values import COLUMNS, KINDS, SCOPE, SMALL
 from tests.support.parsed import parse_expression

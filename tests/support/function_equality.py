@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 import pyarrow as pa
 
-from jobs.functions.failing import failing, lenient, strict
-from jobs.functions.python.register import register_elementary
-from jobs.functions.render import lower
-from jobs.model import types as t
-from jobs.query.expressions.scope import Typed
+from strandline.jobs.functions.failing import failing, lenient, strict
+from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model import types as t
+from strandline.jobs.query.expressions.scope import Typed
 from tests.support.function_values import COLUMNS
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.query.expressions.scope import Scope
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.expressions.scope import Scope
 from tests.support.function_cases import rows
 
 _WHO = t.struct(("name", t.VARCHAR), ("age", t.INT))

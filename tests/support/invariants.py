@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source, View
-from state_store import changelog
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source, View
+from strandline.state_store import changelog
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support import oracle
 
 

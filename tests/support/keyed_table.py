@@ -6,10 +6,10 @@ from collections.abc import Callable, Container
 
 import pyarrow as pa
 
-from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import reader
-from state_store.paths import LakePath
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord, Head, TableVersion
+from strandline.state_store.delta import reader
+from strandline.state_store.paths import LakePath
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])

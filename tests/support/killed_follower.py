@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from state_store.replicas import restore
+from strandline.state_store.replicas import restore
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated
 from tests.support.waiting import PATIENCE_SECONDS

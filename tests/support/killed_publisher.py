@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 
-from jobs.model.settings import Settings
-from jobs.publish.open import open_publisher
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.publish.open import open_publisher
 from tests.support.waiting import PATIENCE_SECONDS
 
 

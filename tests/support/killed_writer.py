@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from state_store.delta import commit
-from state_store.errors import CommitConflict, VectorMismatch
-from state_store.paths import LakePath
+from strandline.state_store.delta import commit
+from strandline.state_store.errors import CommitConflict, VectorMismatch
+from strandline.state_store.paths import LakePath
 from tests.support.two_tables import TwoTables, run
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.warm_process import warm_processes

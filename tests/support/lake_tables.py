@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log, relation
-from jobs.model.definitions import Source
-from jobs.model.relation import Relation
-from state_store.commits import CommitRecord
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import event_log, relation
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.relation import Relation
+from strandline.state_store.commits import CommitRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 

@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
-from state_store.location import Location
-from state_store.paths import LakePath, within
-from state_store.storage.open import open_storage
+from strandline.state_store.location import Location
+from strandline.state_store.paths import LakePath, within
+from strandline.state_store.storage.open import open_storage
 from tests.support.s3_server import BUCKET, S3Server
 
 

@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from state_store.commits import CommitRecord, Head
-from state_store.delta import log, reader
-from state_store.delta.commit import Rows, commit
-from state_store.delta.deletion_vectors import deleted_rows
-from state_store.delta.file_upkeep import maintain_files
-from state_store.delta.snapshot import read_snapshot
-from state_store.delta.staging import stage_rows
-from state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.delta.file_upkeep import maintain_files
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.hashing.digest import Digest, digest_of_table
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.keyed_table import SCHEMA, SPEC
 

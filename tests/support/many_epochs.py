@@ -13,27 +13,27 @@ from typing import Self
 
 import pyarrow as pa
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.event_logs import log_spec
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.columns import META_COLUMNS
-from jobs.model.definitions import Source
-from jobs.model.settings import RetentionSettings, Settings
-from jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import log, reader
-from state_store.delta.commit import Rows
-from state_store.delta.snapshot import read_snapshot
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
-from state_store.paths import sizes_below
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import RetentionSettings, Settings
+from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import sizes_below
 
 STATEMENTS = """
     CREATE STREAM visits (page INT, seconds INT) WITH (KAFKA_TOPIC = 'visits', PARTITIONS = 1);

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.files import Entry
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.files import Entry
+from strandline.state_store.layout import Lake
 
 
 class MemoryCatalog(Catalog):

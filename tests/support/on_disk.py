@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from state_store.paths import LakePath
+from strandline.state_store.paths import LakePath
 
 
 def on_disk(path: LakePath) -> Path:

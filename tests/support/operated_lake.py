@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from jobs.model.settings import Settings
-from jobs.operate.drills.refreshed import refreshed
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.drills.refreshed import refreshed
 from tests.unit.operate.verify.lakes import MadeLake
 
 EPOCHS = 4

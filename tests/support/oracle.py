@@ -16,19 +16,19 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.relation import Relation
-from jobs.model.view_options import Semantics
-from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import Query, SetOperation, relations_of
-from jobs.query.recompute.select import recompute_sql
-from jobs.query.recompute.text import FrozenJoin
-from state_store.columns import STATE
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.python_values import python_values
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical.query import Query, SetOperation, relations_of
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute.text import FrozenJoin
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.python_values import python_values
 from tests.support.rule_harness import comparable
 
 Rows = Counter[tuple[Any, ...]]

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 PIPELINE = "shop"
 DEFINITIONS = """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typer.testing import CliRunner
 
 from infra.house.plan import ROOT
-from jobs.cli.main import app
+from strandline.jobs.cli.main import app
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.sql.dialect import Strandline, fold
-from jobs.sql.from_text import parse_rule
+from strandline.jobs.sql.dialect import Strandline, fold
+from strandline.jobs.sql.from_text import parse_rule
 
 
 def parse_expression(text: str) -> exp.Expression:

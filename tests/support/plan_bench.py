@@ -12,19 +12,19 @@ from typing import Any, Literal
 import duckdb
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log, relation_of
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.memory_tables import quoted
-from jobs.model.calls import AggregateCall
-from jobs.model.definitions import Column, Source, View
-from jobs.model.relation import Relation
-from jobs.model.stage import Output, Plan
-from jobs.model.stage_columns import relation_of as relation_of_stage
-from jobs.model.types import SqlType
-from jobs.query.logical.query import Block, From
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import event_log, relation_of
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.memory_tables import quoted
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.definitions import Column, Source, View
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output, Plan
+from strandline.jobs.model.stage_columns import relation_of as relation_of_stage
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.logical.query import Block, From
+from strandline.state_store.layout import Lake
 from tests.support.duck_lake import DuckLake, Row
 from tests.support.parsed import parse_expression
 from tests.support.rule_harness import multiset

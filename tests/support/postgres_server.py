@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from infra.ports import free_port
-from jobs.model.settings import Settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
 from tests.support.listening import listening
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from state_store import files
-from state_store.commits import Head
+from strandline.state_store import files
+from strandline.state_store.commits import Head
 from tests.support.power import Disk, Recorder, disks, lay_out
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import Told, assert_hold

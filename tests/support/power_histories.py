@@ -16,23 +16,23 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation
-from jobs.ingest.event_logs import log_spec
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model.definitions import Source
-from jobs.model.serving_errors import Unauthenticated
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import execute_restore, plan_restore
-from jobs.server.access.tokens import Tokens, make_token
-from jobs.server.state.inserts import Inserts
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.errors import BackupBroken, SettingsError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.server.access.tokens import Tokens, make_token
+from strandline.jobs.server.state.inserts import Inserts
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import BackupBroken, SettingsError
+from strandline.state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable
 from tests.support.power import Disk, Recorder, disks, lay_out
 from tests.support.power_cuts import Cuts

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.log import Log
-from jobs.model.definitions import Source, View
-from jobs.model.settings import Settings
-from jobs.publish.declared import topic_as_source
-from jobs.publish.decoder import decoded_rows
-from jobs.publish.encoder import ORDINAL, VERSION
-from jobs.publish.open import open_publisher, registry_of
-from jobs.publish.publisher import Published
-from jobs.publish.topic import open_topic
-from state_store.delta import reader
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.log import Log
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.publish.declared import topic_as_source
+from strandline.jobs.publish.decoder import decoded_rows
+from strandline.jobs.publish.encoder import ORDINAL, VERSION
+from strandline.jobs.publish.open import open_publisher, registry_of
+from strandline.jobs.publish.publisher import Published
+from strandline.jobs.publish.topic import open_topic
+from strandline.state_store.delta import reader
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

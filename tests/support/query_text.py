@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.model.view_options import Semantics
-from jobs.query.clauses.read import read_query
-from jobs.query.logical.query import Block, From, Query
-from jobs.session.define.view_options import view_options
-from jobs.sql.dialect import sql_of
-from jobs.sql.statements import CreateView, parse_one
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.logical.query import Block, From, Query
+from strandline.jobs.session.define.view_options import view_options
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.statements import CreateView, parse_one
 
 NESTING_SOURCES = """
 CREATE STREAM s (id INT KEY, k VARCHAR, v INT);

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.session.define.allowed_options import KSQL_OPTIONS
-from jobs.sql.dialect import NO_ALIASES
-from jobs.sql.parser import ABSENT
-from jobs.sql.read_arguments import refused_words
+from strandline.jobs.session.define.allowed_options import KSQL_OPTIONS
+from strandline.jobs.sql.dialect import NO_ALIASES
+from strandline.jobs.sql.parser import ABSENT
+from strandline.jobs.sql.read_arguments import refused_words
 
 PAGE = Path("docs/sql.md")
 BEGIN, END = "<!-- refused: written by `python -m tests.support.refusals write` -->", "<!-- end of refused -->"

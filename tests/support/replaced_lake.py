@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import View
-from jobs.model.settings import Settings, load_settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.unit.operate.verify.damage import head_of, said
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_store.commits import CommitRecord, Head
-from state_store.delta import reader
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.progress import Progress
-from state_store.replicas.replica import Replica
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import reader
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.progress import Progress
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.replica_backends import Backend
 

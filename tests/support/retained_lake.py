@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.ingest.event_logs import log_spec
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.columns import META_COLUMNS, TOMBSTONE
-from jobs.model.definitions import Source
-from jobs.model.types import BOOLEAN
-from jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.run.refresh_views import Refreshed, refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.columns import META_COLUMNS, TOMBSTONE
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.types import BOOLEAN
+from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.run.refresh_views import Refreshed, refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable, Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.ivm.retention.logs import LogTrim
-    from jobs.model.settings import Settings
+    from strandline.jobs.ivm.retention.logs import LogTrim
+    from strandline.jobs.model.settings import Settings
 
 PIPELINE: Final = "shop"
 BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)

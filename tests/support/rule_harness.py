@@ -13,21 +13,21 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from jobs.engines.engine import engine_of
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.ivm.refresh.in_memory import MemoryRuntime
-from jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
-from jobs.ivm.refresh.runtime import maintain
-from jobs.ivm.rules.consolidate import consolidated
-from jobs.ivm.rules.stored import stored_columns
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import META_COLUMNS
-from jobs.model.relation import Relation
-from jobs.model.stage import Core, Input, MapStage, Output, Stage, inputs_of
-from jobs.model.stage_columns import visible_columns
-from jobs.model.types import SqlType
-from state_store.columns import VERSION, WEIGHT
-from state_store.commits import CommitRecord
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.ivm.refresh.in_memory import MemoryRuntime
+from strandline.jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
+from strandline.jobs.ivm.refresh.runtime import maintain
+from strandline.jobs.ivm.rules.consolidate import consolidated
+from strandline.jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Core, Input, MapStage, Output, Stage, inputs_of
+from strandline.jobs.model.stage_columns import visible_columns
+from strandline.jobs.model.types import SqlType
+from strandline.state_store.columns import VERSION, WEIGHT
+from strandline.state_store.commits import CommitRecord
 from tests.support.stage_rule import StageRule
 
 Row = Mapping[str, Any]

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 
-from jobs.model.settings import Settings
-from jobs.run.pipeline import follow
-from jobs.serve.results import Rows as Answered
-from jobs.session.interpreter import Interpreter
-from state_store.errors import Action, StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import follow
+from strandline.jobs.serve.results import Rows as Answered
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.errors import Action, StrandlineError
+from strandline.state_store.layout import Lake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Rows = list[tuple[Any, ...]]

@@ -13,9 +13,9 @@ from decimal import Decimal
 from pathlib import Path
 from threading import Event, Thread
 
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake

@@ -8,19 +8,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.columns import TOMBSTONE
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.columns import TOMBSTONE
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.support.event_commits import commit_events, log_table
 
 _FIRST = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)

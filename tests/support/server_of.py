@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from jobs.server.state.server import Server
+from strandline.jobs.server.state.server import Server
 
 
 def server_of(client: TestClient) -> Server:

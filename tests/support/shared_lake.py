@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.settings import Settings, load_settings
-from jobs.model.tables import is_shared
-from jobs.run.pipeline import drain
-from jobs.run.shared.reading import shared_tables
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.model.tables import is_shared
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.layout import Lake
 from tests.support.replaced_lake import BY_SHOP, EVENTS, PIPELINE, SALES, events
 from tests.unit.operate.verify.damage import head_of, said
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import engine_of
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.written import check_written
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.written import check_written
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from jobs.model.stage import Stage
+    from strandline.jobs.model.stage import Stage
 
 
 class StageRule:

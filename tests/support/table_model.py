@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from state_store import changelog
-from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import reader
-from state_store.errors import CorruptState
-from state_store.hashing.digest import digest_of_table
-from state_store.tablespec import TableSpec
+from strandline.state_store import changelog
+from strandline.state_store.commits import CommitRecord, Head, TableVersion
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 SPEC = TableSpec(
     "t",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.model.report import MicroBatch
+from strandline.jobs.model.report import MicroBatch
 
 
 class ToldSteps:

@@ -22,7 +22,13 @@ def warm_processes() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     # What is imported before the first process starts; `pytest` since a child imports the main module again.
     context.set_forkserver_preload(
-        ["pytest", "jobs.ingest.formats.registry", "jobs.run.pipeline", "jobs.session.interpreter", _WRITERS]
+        [
+            "pytest",
+            "strandline.jobs.ingest.formats.registry",
+            "strandline.jobs.run.pipeline",
+            "strandline.jobs.session.interpreter",
+            _WRITERS,
+        ]
     )
     return context
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 
 from infra.house.plan import ROOT
-from jobs.cli.main import app
-from jobs.model.settings import Settings
+from strandline.jobs.cli.main import app
+from strandline.jobs.model.settings import Settings
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 # The pages on the design say what was true when they were written.

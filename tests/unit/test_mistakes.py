@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
+from strandline.jobs.cli.main import app
 
 SCREEN_LINES = 24
 

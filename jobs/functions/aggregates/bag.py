@@ -14,10 +14,10 @@ those who ask for places at all.
 
 from __future__ import annotations
 
-from jobs.engines.comparable import comparable
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import ORDER_TYPE, Changes
-from jobs.model.types import BIGINT, SqlType, array, struct
+from strandline.jobs.engines.comparable import comparable
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, Changes
+from strandline.jobs.model.types import BIGINT, SqlType, array, struct
 
 
 def bag_type(sql_type: SqlType) -> SqlType:

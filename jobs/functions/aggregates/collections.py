@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
-from jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes
-from jobs.model.calls import AggregateCall
-from jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of
 
 
 class _Collected(AggregateFunction):

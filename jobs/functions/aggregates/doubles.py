@@ -18,9 +18,9 @@ retraction is computed again.
 
 from __future__ import annotations
 
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import Changes
-from jobs.model.types import BIGINT, DOUBLE, SqlType, struct
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import Changes
+from strandline.jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 LARGE = 2.0**960
 """The values from which on a sum of 2^63 values can be too large for a DOUBLE (2^1024)."""

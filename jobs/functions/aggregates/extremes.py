@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.comparable import comparable
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import SqlType, struct
+from strandline.jobs.engines.comparable import comparable
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType, struct
 
 
 class Extreme(AggregateFunction):

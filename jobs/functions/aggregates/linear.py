@@ -11,13 +11,13 @@ from abc import abstractmethod
 
 from sqlglot import exp
 
-from jobs.engines.arrays import addend
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates import doubles
-from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
+from strandline.jobs.engines.arrays import addend
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates import doubles
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
 
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""

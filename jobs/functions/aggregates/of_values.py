@@ -11,13 +11,13 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from jobs.engines.comparable import comparable
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
-from jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BIGINT, DOUBLE, BaseType, SqlType
+from strandline.jobs.engines.comparable import comparable
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
+from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BIGINT, DOUBLE, BaseType, SqlType
 
 
 class _OfValues(AggregateFunction):

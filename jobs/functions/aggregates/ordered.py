@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.engines.comparable import comparable
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
-from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
+from strandline.jobs.engines.comparable import comparable
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
 
 _ONCE = True
 """The parameter, after the others, of a call in which each value counts once."""

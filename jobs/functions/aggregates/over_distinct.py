@@ -9,13 +9,13 @@ from abc import abstractmethod
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
-from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from jobs.functions.aggregates.linear import Additive
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BIGINT, SqlType, array, struct
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.linear import Additive
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BIGINT, SqlType, array, struct
 
 
 class _OverDistinct(AggregateFunction):

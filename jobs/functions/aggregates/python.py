@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from jobs.functions.python.batches import item_type
-from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
-from jobs.functions.scalars.contract import takes
-from jobs.model.calls import AggregateCall
-from jobs.model.definitions import Function
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.python.batches import item_type
+from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
+from strandline.jobs.functions.scalars.contract import takes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.definitions import Function
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
 
 
 class CustomAggregate(AggregateFunction):

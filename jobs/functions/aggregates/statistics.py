@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from jobs.functions.aggregates.linear import WHEN_EMPTY
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import NotSupported, TypeMismatch
-from jobs.model.types import BIGINT, DOUBLE, SqlType, struct
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import NotSupported, TypeMismatch
+from strandline.jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 
 class _Moments(AggregateFunction):

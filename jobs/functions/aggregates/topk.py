@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.comparable import comparable
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import SqlType, array, struct
+from strandline.jobs.engines.comparable import comparable
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType, array, struct
 
 # max_by(…, k) of Spark keeps a heap of k rows per group and refuses more.
 _MOST = 100_000

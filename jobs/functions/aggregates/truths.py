@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from jobs.model.calls import AggregateCall
-from jobs.model.types import BIGINT, BOOLEAN, BaseType, SqlType, struct
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.types import BIGINT, BOOLEAN, BaseType, SqlType, struct
 
 
 class AllOrAny(AggregateFunction):

@@ -18,13 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.errors import FunctionFailed
-from jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
+from strandline.jobs.model.errors import FunctionFailed
+from strandline.jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.functions.python.code import Code
+    from strandline.jobs.functions.python.code import Code
 
 _Convert = Callable[[Any], Any]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jobs.model.errors import FunctionRefused
+from strandline.jobs.model.errors import FunctionRefused
 
 METHODS = ("init", "update", "merge", "finish")
 """The methods that the class of an aggregate must have; `retract` is optional."""

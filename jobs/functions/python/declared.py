@@ -14,10 +14,10 @@ from typing import TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.functions.scalars.contract import Scalar, takes
-from jobs.model.definitions import Function
-from jobs.model.errors import InvalidQuery
-from jobs.sql.from_text import tokenize
+from strandline.jobs.functions.scalars.contract import Scalar, takes
+from strandline.jobs.model.definitions import Function
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.sql.from_text import tokenize
 
 E = TypeVar("E", bound=exp.Expr)
 _META = "function"

@@ -7,17 +7,17 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jobs.functions.python.batches import ColumnFunction, Finish, Fold, Merge, Scalar
-from jobs.functions.python.code import Code, check_allowed
-from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
-from jobs.model.errors import EngineRefused, RefreshFailed
-from state_store.kernel import elementary
+from strandline.jobs.functions.python.batches import ColumnFunction, Finish, Fold, Merge, Scalar
+from strandline.jobs.functions.python.code import Code, check_allowed
+from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
+from strandline.jobs.model.errors import EngineRefused, RefreshFailed
+from strandline.state_store.kernel import elementary
 
 if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
-    from jobs.model.definitions import Function
+    from strandline.jobs.model.definitions import Function
 
 
 class Library:

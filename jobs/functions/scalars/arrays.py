@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.engines.arrays import has_map
-from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, takes
-from jobs.functions.scalars.domains import MOST_CHARACTERS, too_many
-from jobs.functions.scalars.literals import unquoted
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, takes
+from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_many
+from strandline.jobs.functions.scalars.literals import unquoted
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
 
 # The first of equal items stays as it is: -0.0 too, which equals 0.0.
 _DISTINCT = "list_filter({0}, lambda __x, __i: list_position({0}, __x) = __i)"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.functions.scalars.contract import Scalar, Template, Types, takes, takes_any_number
-from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
-from jobs.functions.scalars.literals import quoted, unquoted
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery
-from jobs.model.types import SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Template, Types, takes, takes_any_number
+from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
+from strandline.jobs.functions.scalars.literals import quoted, unquoted
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.types import SqlType
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

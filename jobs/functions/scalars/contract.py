@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType, SqlType, common_type
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType, common_type
 
 TOTAL = "total"
 """The mark on a node that has a value for each value of its operand: -x and ABS(x), unless x is an INT or BIGINT."""

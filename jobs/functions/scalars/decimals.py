@@ -20,7 +20,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.model.types import MAX_PRECISION, BaseType, SqlType, decimal
+from strandline.jobs.model.types import MAX_PRECISION, BaseType, SqlType, decimal
 
 OPERANDS: Final = "operands"
 """The mark on the node of an operator between DECIMALs: precision and scale of the left, the right and the result."""

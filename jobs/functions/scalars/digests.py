@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jobs.functions.scalars.contract import Scalar, Types, count
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Types, count
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
 
 
 def _bytes_or_text(name: str, types: Types) -> tuple[Types, SqlType]:

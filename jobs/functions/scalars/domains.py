@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.functions.scalars.contract import Fails
+from strandline.jobs.functions.scalars.contract import Fails
 
 DAYS = (-719_162, 2_932_896)
 """Days since 1970 of the years 1 to 9999, the dates of SQL: what is beyond has no text that reads back."""

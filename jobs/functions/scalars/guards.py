@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.functions.scalars.contract import Scalar, Types
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import SqlType
-from jobs.sql.trees import call, conjuncts
+from strandline.jobs.functions.scalars.contract import Scalar, Types
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.trees import call, conjuncts
 
 MEETS = "MEETS"
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from jobs.functions.scalars.contract import Scalar, Types
-from jobs.model.errors import InvalidQuery
-from jobs.model.types import SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Types
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.types import SqlType
 
 FORMS = {
     "TRANSFORM": "TRANSFORM(array, x => …) or TRANSFORM(map, (k, v) => …, (k, v) => …)",

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 
-from jobs.functions.scalars.contract import Scalar, Types, Written, count, takes, takes_any_number
-from jobs.functions.scalars.json_paths import check_path, pointer_of, row_pointer, steps_of
-from jobs.functions.scalars.literals import quoted, unquoted
-from jobs.functions.scalars.maps import LAST_WINS
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Types, Written, count, takes, takes_any_number
+from strandline.jobs.functions.scalars.json_paths import check_path, pointer_of, row_pointer, steps_of
+from strandline.jobs.functions.scalars.literals import quoted, unquoted
+from strandline.jobs.functions.scalars.maps import LAST_WINS
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
 
 _TEXT_MAP = t.map_of(t.VARCHAR, t.VARCHAR)
 _PLAIN, _STRING, _END = "\ufdd1", "\ufdd0", "\ufdd2"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jobs.functions.scalars.literals import quoted
-from jobs.model.errors import NotSupported
+from strandline.jobs.functions.scalars.literals import quoted
+from strandline.jobs.model.errors import NotSupported
 
 _STEP = re.compile(r'\.([\w:@]+)|\[(\w+)\]|\["((?:[^"\\]|\\["\\])*)"\]')
 # In the text of a row a step in quotes is none: the engines cannot take it apart.

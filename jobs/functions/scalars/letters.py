@@ -6,7 +6,7 @@ that are younger. Where a text has a letter of those, Spark's text of a call tak
 
 from __future__ import annotations
 
-from jobs.functions.scalars.literals import quoted
+from strandline.jobs.functions.scalars.literals import quoted
 
 _UNCHANGED_UPPER = (
     *(0x149, 0x19B, 0x1F0, 0x264, 0x390, 0x3B0, 0x587, 0x1C8A, *range(0x1E96, 0x1E9B)),

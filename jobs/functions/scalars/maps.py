@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.functions.scalars.contract import Scalar, Types, common, count, takes
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Types, common, count, takes
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
 
 # {0}: an array of pairs, in the engine's own names of their fields.
 LAST_WINS = {

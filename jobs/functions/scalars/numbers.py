@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from jobs.functions.scalars.contract import Scalar, Signature, Types, Written, common, count, numeric, takes
-from jobs.functions.scalars.decimals import parts_in_duckdb, parts_in_spark
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Signature, Types, Written, common, count, numeric, takes
+from strandline.jobs.functions.scalars.decimals import parts_in_duckdb, parts_in_spark
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
 
 _DOUBLE = takes(t.DOUBLE, t.DOUBLE)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.engines.engine import FAILS_ON_A_ROW
-from jobs.functions.scalars.contract import Scalar, Types
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import SqlType
+from strandline.jobs.engines.engine import FAILS_ON_A_ROW
+from strandline.jobs.functions.scalars.contract import Scalar, Types
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType
 
 
 def _made(name: str, types: Types) -> tuple[Types, SqlType]:

@@ -12,12 +12,12 @@ from functools import cache
 
 import duckdb
 
-from jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
-from jobs.functions.scalars.domains import no_expression, no_group
-from jobs.functions.scalars.literals import quoted, unquoted
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery
-from jobs.model.types import SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
+from strandline.jobs.functions.scalars.domains import no_expression, no_group
+from strandline.jobs.functions.scalars.literals import quoted, unquoted
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.types import SqlType
 
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
-from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long, too_often
-from jobs.functions.scalars.letters import lower_spark, upper_spark
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
+from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_long, too_often
+from strandline.jobs.functions.scalars.letters import lower_spark, upper_spark
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)
 _TEST = takes(t.BOOLEAN, t.VARCHAR, t.VARCHAR)

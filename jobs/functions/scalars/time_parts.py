@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.functions.scalars.contract import Scalar, Written, takes
-from jobs.functions.scalars.literals import unquoted
-from jobs.functions.scalars.milliseconds import since_last
-from jobs.model import types as t
+from strandline.jobs.functions.scalars.contract import Scalar, Written, takes
+from strandline.jobs.functions.scalars.literals import unquoted
+from strandline.jobs.functions.scalars.milliseconds import since_last
+from strandline.jobs.model import types as t
 
 PARTS: dict[str, tuple[str, str]] = {
     **{

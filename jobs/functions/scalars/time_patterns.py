@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.model.errors import InvalidQuery
 
 # DuckDB's format for each token; a token that is not here has none.
 FORMATS = {

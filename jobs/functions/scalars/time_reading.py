@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 from zoneinfo import available_timezones
 
-from jobs.functions.scalars.literals import quoted
-from jobs.functions.scalars.time_patterns import tokens
-from jobs.functions.scalars.time_zones import local_to_utc, seconds_of
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.functions.scalars.literals import quoted
+from strandline.jobs.functions.scalars.time_patterns import tokens
+from strandline.jobs.functions.scalars.time_zones import local_to_utc, seconds_of
+from strandline.jobs.model.errors import InvalidQuery
 
 Dialect = Literal["spark", "duckdb"]
 MONTHS = (

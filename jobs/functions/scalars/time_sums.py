@@ -6,10 +6,10 @@ milliseconds of the day, and goes round.
 
 from __future__ import annotations
 
-from jobs.engines.engine import NO_DATE
-from jobs.functions.scalars import domains
-from jobs.functions.scalars.contract import Scalar, takes, takes_no_clock
-from jobs.model import types as t
+from strandline.jobs.engines.engine import NO_DATE
+from strandline.jobs.functions.scalars import domains
+from strandline.jobs.functions.scalars.contract import Scalar, takes, takes_no_clock
+from strandline.jobs.model import types as t
 
 _DAY = 86_400_000
 _SUM_OF_TIME = "CAST(((CAST({{0}} AS BIGINT) + {{1}} % {0}) % {0} + {0}) % {0} AS {1})"

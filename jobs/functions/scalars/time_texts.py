@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.functions.scalars.contract import Scalar, Written, takes
-from jobs.functions.scalars.literals import quoted
-from jobs.model import types as t
+from strandline.jobs.functions.scalars.contract import Scalar, Written, takes
+from strandline.jobs.functions.scalars.literals import quoted
+from strandline.jobs.model import types as t
 
 _HOUR, _SIXTY, _FRACTION = "([01]?[0-9]|2[0-3])", "([0-5]?[0-9])", r"(?:\.([0-9]{1,9}))"
 _CLOCK = f"{_HOUR}:{_SIXTY}(?::{_SIXTY}{_FRACTION}?)?"

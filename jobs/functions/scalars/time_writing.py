@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from jobs.functions.scalars.literals import quoted, unquoted
-from jobs.functions.scalars.time_patterns import FORMATS, ZONES, for_spark, tokens, written
-from jobs.functions.scalars.time_reading import DAYS, MONTHS
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.functions.scalars.literals import quoted, unquoted
+from strandline.jobs.functions.scalars.time_patterns import FORMATS, ZONES, for_spark, tokens, written
+from strandline.jobs.functions.scalars.time_reading import DAYS, MONTHS
+from strandline.jobs.model.errors import InvalidQuery
 
 Dialect = Literal["spark", "duckdb"]
 # Two days of one year: in places with summer time the clocks differ between them.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from jobs.functions.scalars.literals import unquoted
+from strandline.jobs.functions.scalars.literals import unquoted
 
 Dialect = Literal["spark", "duckdb"]
 _DISTANCE = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?|Z")

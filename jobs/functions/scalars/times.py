@@ -8,16 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from jobs.functions.scalars import domains, time_reading
-from jobs.functions.scalars.contract import Scalar, Written, takes
-from jobs.functions.scalars.literals import quoted, unquoted
-from jobs.functions.scalars.milliseconds import since_last
-from jobs.functions.scalars.time_patterns import check
-from jobs.functions.scalars.time_writing import formatted
-from jobs.functions.scalars.time_zones import IS_OFFSET, Dialect, as_instant, distance_of, local_to_utc, utc_to_local
-from jobs.functions.scalars.times_by_row import is_pattern, read_by_row, written_by_row
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.functions.scalars import domains, time_reading
+from strandline.jobs.functions.scalars.contract import Scalar, Written, takes
+from strandline.jobs.functions.scalars.literals import quoted, unquoted
+from strandline.jobs.functions.scalars.milliseconds import since_last
+from strandline.jobs.functions.scalars.time_patterns import check
+from strandline.jobs.functions.scalars.time_writing import formatted
+from strandline.jobs.functions.scalars.time_zones import (
+    IS_OFFSET,
+    Dialect,
+    as_instant,
+    distance_of,
+    local_to_utc,
+    utc_to_local,
+)
+from strandline.jobs.functions.scalars.times_by_row import is_pattern, read_by_row, written_by_row
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery
 
 _DAY = 86_400_000
 _SPARK_TIME = "timestamp_millis(CAST({0} AS BIGINT))"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from jobs.functions.scalars.literals import quoted
-from jobs.functions.scalars.time_patterns import FORMATS, RESERVED, ZONES, for_spark
-from jobs.functions.scalars.time_reading import ANY_ZONE, DAYS, MONTHS, ZONED, any_case, in_zone
-from jobs.functions.scalars.time_zones import Dialect, local_to_utc
+from strandline.jobs.functions.scalars.literals import quoted
+from strandline.jobs.functions.scalars.time_patterns import FORMATS, RESERVED, ZONES, for_spark
+from strandline.jobs.functions.scalars.time_reading import ANY_ZONE, DAYS, MONTHS, ZONED, any_case, in_zone
+from strandline.jobs.functions.scalars.time_zones import Dialect, local_to_utc
 
 
 def _any_of(names: Iterable[str]) -> str:

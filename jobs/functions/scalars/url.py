@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.functions.scalars.contract import Scalar, Written, takes
-from jobs.model import types as t
+from strandline.jobs.functions.scalars.contract import Scalar, Written, takes
+from strandline.jobs.model import types as t
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)
 # Groups: 2 scheme, 4 authority (3 with its slashes), 5 path, 7 query (6 with its mark), 9 fragment (8 with its mark).

@@ -27,8 +27,8 @@ from decimal import Context, Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
-from jobs.ingest.formats import json_text
-from jobs.model.types import MAX_PRECISION, BaseType, SqlType
+from strandline.jobs.ingest.formats import json_text
+from strandline.jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.model.types import BaseType
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.model.definitions import Column
+    from strandline.jobs.model.definitions import Column
 
 Errors = dict[int, str]
 """{row of the run of records: its first error}."""

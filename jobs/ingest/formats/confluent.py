@@ -19,11 +19,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import parse_schema, schemaless_reader
 from httpx2 import HTTPError
 
-from jobs.ingest.formats import columns, json_text, schemas
-from jobs.ingest.formats.json_format import JsonFormat, from_objects
-from jobs.ingest.formats.registry import NOT_FOUND
-from jobs.model.errors import SourceUnavailable
-from state_store.errors import StrandlineError
+from strandline.jobs.ingest.formats import columns, json_text, schemas
+from strandline.jobs.ingest.formats.json_format import JsonFormat, from_objects
+from strandline.jobs.ingest.formats.registry import NOT_FOUND
+from strandline.jobs.model.errors import SourceUnavailable
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.model.definitions import Column
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.model.definitions import Column
 
 FRAME = 5
 # Subjects are `<topic>-key` and `<topic>-value`, as ksqlDB names them. The library's newer default asks the registry

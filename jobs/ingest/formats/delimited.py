@@ -9,16 +9,16 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from jobs.ingest.formats import columns, json_text
-from jobs.model.errors import EncodeFailed, OptionRefused
+from strandline.jobs.ingest.formats import columns, json_text
+from strandline.jobs.model.errors import EncodeFailed, OptionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.model.definitions import Column
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.model.definitions import Column
 
 _NAMED = {"SPACE": " ", "TAB": "\t"}
 # The module's own limit, 128 KiB, is below what a record may hold; the broker's limit is the one that counts.

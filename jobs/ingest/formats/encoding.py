@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from jobs.ingest.formats import json_text
-from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.model.definitions import Column
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.ingest.formats import json_text
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import BaseType, SqlType
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from jobs.model.errors import NotSupported, OptionRefused, UnknownName
-from jobs.model.types import BaseType
+from strandline.jobs.model.errors import NotSupported, OptionRefused, UnknownName
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.ingest.formats.protobuf_schema import Nullable
-    from jobs.model.definitions import Source
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.ingest.formats.protobuf_schema import Nullable
+    from strandline.jobs.model.definitions import Source
 
 Role = Literal["key", "value"]
 NULLABLE_OPTIONS: dict[Role, str] = {
@@ -57,32 +57,32 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
     bare = key and len(wanted) == 1
     match name:
         case "JSON":
-            from jobs.ingest.formats.json_format import JsonFormat
+            from strandline.jobs.ingest.formats.json_format import JsonFormat
 
             return JsonFormat(wanted, bare=bare)
         case "DELIMITED":
-            from jobs.ingest.formats.delimited import DelimitedFormat, delimiter_of
+            from strandline.jobs.ingest.formats.delimited import DelimitedFormat, delimiter_of
 
             delimiter = delimiter_of(source.options.get(f"{role.upper()}_DELIMITER"))
             return DelimitedFormat(wanted, delimiter, 0 if key else source.added)
         case "KAFKA":
-            from jobs.ingest.formats.primitive import PrimitiveFormat
+            from strandline.jobs.ingest.formats.primitive import PrimitiveFormat
 
             return PrimitiveFormat(wanted)
         case "AVRO":
-            from jobs.ingest.formats.confluent import AvroFormat
+            from strandline.jobs.ingest.formats.confluent import AvroFormat
 
             return AvroFormat(wanted, registry(), source.topic, key=key, bare=bare)
         case "JSON_SR":
-            from jobs.ingest.formats.confluent import JsonSchemaFormat
+            from strandline.jobs.ingest.formats.confluent import JsonSchemaFormat
 
             return JsonSchemaFormat(wanted, registry(), source.topic, key=key, bare=bare)
         case "PROTOBUF":
-            from jobs.ingest.formats.protobuf_format import ProtobufFormat
+            from strandline.jobs.ingest.formats.protobuf_format import ProtobufFormat
 
             return ProtobufFormat(wanted, registry(), source.topic, key=key, nullable=nullable_of(source, role))
         case "PROTOBUF_NOSR":
-            from jobs.ingest.formats.protobuf_format import UnframedProtobufFormat
+            from strandline.jobs.ingest.formats.protobuf_format import UnframedProtobufFormat
 
             return UnframedProtobufFormat(wanted, key=key, nullable=nullable_of(source, role))
         case _:
@@ -100,7 +100,7 @@ def check_source(source: Source) -> None:
     Raises:
         OptionRefused, NotSupported, UnknownName.
     """
-    from jobs.ingest.formats.timestamps import check_timestamp_format
+    from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
 
     open_format(source, "key", _no_registry)
     open_format(source, "value", _no_registry)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from jobs.ingest.formats import columns, json_text
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.ingest.formats import columns, json_text
+from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.model.definitions import Column
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.model.definitions import Column
 
 _ABSENT: dict[str, object] = {}
 _WITH_NUMBERS = {float, dict, list}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from jobs.ingest.formats import columns
-from jobs.model.errors import OptionRefused
-from jobs.model.types import BaseType
+from strandline.jobs.ingest.formats import columns
+from strandline.jobs.model.errors import OptionRefused
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.model.definitions import Column
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.model.definitions import Column
 
 _NUMBERS = {
     BaseType.INT: struct.Struct(">i"),

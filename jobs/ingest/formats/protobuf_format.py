@@ -19,13 +19,13 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from jobs.ingest.formats.confluent import STRATEGY, Framed, answering
-from jobs.ingest.formats.json_format import from_objects
-from jobs.ingest.formats.protobuf_messages import message_class
-from jobs.ingest.formats.protobuf_schema import schema_of
-from jobs.ingest.formats.protobuf_values import MessageReader, fill
-from jobs.model.errors import EncodeFailed, SourceUnavailable
-from state_store.errors import StrandlineError
+from strandline.jobs.ingest.formats.confluent import STRATEGY, Framed, answering
+from strandline.jobs.ingest.formats.json_format import from_objects
+from strandline.jobs.ingest.formats.protobuf_messages import message_class
+from strandline.jobs.ingest.formats.protobuf_schema import schema_of
+from strandline.jobs.ingest.formats.protobuf_values import MessageReader, fill
+from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from confluent_kafka.serialization import SerializationContext
     from google.protobuf.message import Message
 
-    from jobs.ingest.formats.columns import Errors
-    from jobs.ingest.formats.protobuf_schema import Nullable
-    from jobs.model.definitions import Column
+    from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.ingest.formats.protobuf_schema import Nullable
+    from strandline.jobs.model.definitions import Column
 
 _TYPE = "PROTOBUF"
 _SERIALIZED = "serialized"

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Final, Literal
 from confluent_kafka.schema_registry.confluent import meta_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobs.model.definitions import Column
+    from strandline.jobs.model.definitions import Column
 
 Nullable = Literal["OPTIONAL", "WRAPPER"]
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka.schema_registry.protobuf import decimal_to_protobuf, protobuf_to_decimal
 from google.protobuf.descriptor import FieldDescriptor
 
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

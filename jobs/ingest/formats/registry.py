@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 
-from state_store.checksum import EMPTY, intact, sealed
-from state_store.errors import CorruptState
-from state_store.files import create, make_folder
-from state_store.layout import safe_name
-from state_store.paths import files_in
+from strandline.state_store.checksum import EMPTY, intact, sealed
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import create, make_folder
+from strandline.state_store.layout import safe_name
+from strandline.state_store.paths import files_in
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 NOT_FOUND = 404
 # A schema's own text cannot hold the mark: within JSON its quotes are escaped.

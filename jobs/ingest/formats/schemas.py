@@ -6,13 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.model.definitions import Column
+    from strandline.jobs.model.definitions import Column
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AVRO: dict[BaseType, Any] = {

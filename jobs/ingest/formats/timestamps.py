@@ -15,9 +15,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jobs.ingest.formats.coerce import Misfit, coerce, microseconds
-from jobs.model import types as t
-from jobs.model.errors import OptionRefused
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce, microseconds
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import OptionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.formats.encoding import wire_value
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import BaseType
+from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.model.definitions import Column
+    from strandline.jobs.model.definitions import Column
 
 
 def wire_column(values: pa.ChunkedArray, column: Column) -> list[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from state_store.errors import CorruptState
+from strandline.state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 
 def damaged(path: LakePath) -> CorruptState:

@@ -11,15 +11,15 @@ import zlib
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs import record_bytes
-from jobs.ingest.logs.damage import damaged, missing
-from jobs.ingest.logs.log import CHUNK, Records
-from state_store.paths import file_names, file_size, open_file
+from strandline.jobs.ingest.logs import record_bytes
+from strandline.jobs.ingest.logs.damage import damaged, missing
+from strandline.jobs.ingest.logs.log import CHUNK, Records
+from strandline.state_store.paths import file_names, file_size, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _MAGIC = b"STL1"
 _HEADER = struct.Struct("<4sIQII")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from jobs.ingest.logs.kafka_range import CONSUMER, END, PASSING, TIMEOUT, unavailable
+from strandline.jobs.ingest.logs.kafka_range import CONSUMER, END, PASSING, TIMEOUT, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

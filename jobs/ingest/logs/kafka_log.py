@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from jobs.ingest.logs import kafka_epochs, kafka_range
-from jobs.ingest.logs.kafka_range import TIMEOUT
-from jobs.ingest.logs.kafka_reach import connect
-from jobs.ingest.logs.kafka_send import send
-from jobs.ingest.logs.kafka_sizes import RecordSizes
-from jobs.ingest.logs.kafka_wait import RecordWait
-from jobs.ingest.logs.log import TopicIdentity
-from jobs.model.errors import SourceUnavailable, TopicMissing
+from strandline.jobs.ingest.logs import kafka_epochs, kafka_range
+from strandline.jobs.ingest.logs.kafka_range import TIMEOUT
+from strandline.jobs.ingest.logs.kafka_reach import connect
+from strandline.jobs.ingest.logs.kafka_send import send
+from strandline.jobs.ingest.logs.kafka_sizes import RecordSizes
+from strandline.jobs.ingest.logs.kafka_wait import RecordWait
+from strandline.jobs.ingest.logs.log import TopicIdentity
+from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from jobs.ingest.logs.log import Record, Records
-    from jobs.model.settings import KafkaSettings
+    from strandline.jobs.ingest.logs.log import Record, Records
+    from strandline.jobs.model.settings import KafkaSettings
 
 _PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,

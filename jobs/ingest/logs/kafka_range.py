@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records
-from jobs.model.errors import OffsetsVanished, SourceUnavailable
+from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records
+from strandline.jobs.model.errors import OffsetsVanished, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from jobs.model.errors import SourceDenied, SourceUnavailable
+from strandline.jobs.model.errors import SourceDenied, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.model.errors import SourceError
+    from strandline.jobs.model.errors import SourceError
 
 # Seconds. A broker that is there answers in milliseconds, one across an ocean in a second; a person waits five.
 CONTACT = 4.0

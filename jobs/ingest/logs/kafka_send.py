@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from jobs.ingest.logs.log import Record
+    from strandline.jobs.ingest.logs.log import Record
 
 _BY_KEY = -1
 

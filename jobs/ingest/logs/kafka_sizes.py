@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.logs import kafka_range
+from strandline.jobs.ingest.logs import kafka_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from jobs.ingest.logs.kafka_range import CONSUMER
+from strandline.jobs.ingest.logs.kafka_range import CONSUMER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The embedded log: a directory per topic, append-only files, no broker. Safe for many producers at once.
 
     <lake>/topics/<topic>/topic.json       its name, number of partitions and id (jobs.ingest.logs.topic_file)
-    <lake>/topics/<topic>/<number>.log     one immutable segment (jobs.ingest.logs.segment)
+    <lake>/topics/<topic>/<number>.log     one immutable segment (strandline.jobs.ingest.logs.segment)
 
 A call of `produce` makes one segment, for all the partitions that it has records for. The producer writes and syncs a
 temporary file, then links it to the next number. If the name is taken, linking fails, and it tries again after that
@@ -14,24 +14,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs import first_format, segment, topic_file
-from jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity
-from jobs.ingest.logs.partitioner import partition_for
-from jobs.ingest.logs.record_bytes import decode_into
-from jobs.ingest.logs.segments import Segments
-from jobs.model.errors import OffsetsVanished, TopicMissing
-from state_store.failpoints import failpoint
-from state_store.files import create, make_folder, sync_folder
-from state_store.location import Location
-from state_store.paths import folders_in, open_file
+from strandline.jobs.ingest.logs import first_format, segment, topic_file
+from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity
+from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.ingest.logs.record_bytes import decode_into
+from strandline.jobs.ingest.logs.segments import Segments
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import create, make_folder, sync_folder
+from strandline.state_store.location import Location
+from strandline.state_store.paths import folders_in, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobs.ingest.logs.log import Record
-    from jobs.ingest.logs.segment import Encoded, Header
-    from jobs.ingest.logs.topic_file import TopicFile
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.ingest.logs.segment import Encoded, Header
+    from strandline.jobs.ingest.logs.topic_file import TopicFile
+    from strandline.state_store.layout import Lake
 
 # How often a wait looks at the ends. A look at a folder takes 0.1 ms; one at an object store is a request that costs.
 _LOOK_SECONDS = 0.05

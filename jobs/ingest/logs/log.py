@@ -1,7 +1,7 @@
 """The interface of a log: topics, their partitions, and records with dense or growing offsets.
 
-Log ── LocalLog   a directory of append-only files (jobs.ingest.logs.local_log)
-    └─ KafkaLog   Kafka brokers (jobs.ingest.logs.kafka_log)
+Log ── LocalLog   a directory of append-only files (strandline.jobs.ingest.logs.local_log)
+    └─ KafkaLog   Kafka brokers (strandline.jobs.ingest.logs.kafka_log)
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs.remembered import check_kind, remember
+from strandline.jobs.ingest.logs.remembered import check_kind, remember
 
 if TYPE_CHECKING:
-    from jobs.ingest.logs.log import Log
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 
 def open_log(settings: Settings, lake: Lake) -> Log:
@@ -21,10 +21,10 @@ def open_log(settings: Settings, lake: Lake) -> Log:
     """
     check_kind(settings, lake)
     if settings.kafka.bootstrap_servers:
-        from jobs.ingest.logs.kafka_log import KafkaLog
+        from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 
         return KafkaLog(settings.kafka)
-    from jobs.ingest.logs.local_log import LocalLog
+    from strandline.jobs.ingest.logs.local_log import LocalLog
 
     return LocalLog(lake)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.ingest.logs.log import Header, Record, Records
+    from strandline.jobs.ingest.logs.log import Header, Record, Records
 
 _TIME = struct.Struct("<q")
 _TIME_AND_KEY = struct.Struct("<qi")

@@ -12,15 +12,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal
 
-from jobs.model.errors import TopicsElsewhere
-from state_store.checksum import of_members
-from state_store.errors import CorruptState
-from state_store.files import create, make_folder
-from state_store.paths import folders_in
+from strandline.jobs.model.errors import TopicsElsewhere
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import create, make_folder
+from strandline.state_store.paths import folders_in
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 TopicsKind = Literal["kafka", "local"]
 _FORMAT = 1

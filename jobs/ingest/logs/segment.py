@@ -17,16 +17,16 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from jobs.ingest.logs import record_bytes
-from jobs.ingest.logs.damage import damaged
-from jobs.ingest.logs.log import CHUNK
-from state_store.paths import open_file
+from strandline.jobs.ingest.logs import record_bytes
+from strandline.jobs.ingest.logs.damage import damaged
+from strandline.jobs.ingest.logs.log import CHUNK
+from strandline.state_store.paths import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobs.ingest.logs.log import Record
-    from state_store.paths import LakePath
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.state_store.paths import LakePath
 
 NONE = -1
 """The number before the first segment."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs import first_format, segment
-from jobs.ingest.logs.damage import missing
-from jobs.ingest.logs.segment import NONE, Header, Part
-from state_store.paths import file_names, open_file
+from strandline.jobs.ingest.logs import first_format, segment
+from strandline.jobs.ingest.logs.damage import missing
+from strandline.jobs.ingest.logs.segment import NONE, Header, Part
+from strandline.state_store.paths import file_names, open_file
 
 if TYPE_CHECKING:
-    from jobs.ingest.logs.topic_file import TopicFile
-    from state_store.paths import LakePath
+    from strandline.jobs.ingest.logs.topic_file import TopicFile
+    from strandline.state_store.paths import LakePath
 
 _SUFFIX = ".log"
 _DIGITS = 20

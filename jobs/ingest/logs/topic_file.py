@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from state_store.checksum import of_members
-from state_store.errors import CorruptState
-from state_store.files import create
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import create
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 NAME = "topic.json"
 _FORMAT = 2

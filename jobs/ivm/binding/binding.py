@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.functions.python.register import Library
-from jobs.ivm.binding import kernel, spark
-from jobs.ivm.binding.texts import changes_of, forms_of, other_texts, recomputation, stages_of
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.binding import kernel, spark
+from strandline.jobs.ivm.binding.texts import changes_of, forms_of, other_texts, recomputation, stages_of
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Definition
-    from state_store.kernel.kernel import Kernel
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition
+    from strandline.state_store.kernel.kernel import Kernel
 
 _MEMORY = "64MB"
 """Nothing is run, so this is more than enough."""
@@ -59,7 +59,7 @@ class Binding:
 
     def _started(self) -> Kernel:
         if self._kernel is None:
-            from state_store.kernel.kernel import Kernel
+            from strandline.state_store.kernel.kernel import Kernel
 
             self._kernel = Kernel(_MEMORY, 1)
         return self._kernel

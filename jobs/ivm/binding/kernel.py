@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import engine_of
-from jobs.model.errors import NotBound
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.model.errors import NotBound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import duckdb
 
-    from jobs.functions.python.register import Library
-    from jobs.ivm.binding.texts import BoundText, Columns
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.ivm.binding.texts import BoundText, Columns
 
 
 def bind(connection: duckdb.DuckDBPyConnection, texts: Iterable[BoundText], functions: Library) -> None:

@@ -13,11 +13,11 @@ import sqlglot
 from sqlglot.errors import OptimizeError, ParseError, SchemaError, TokenError
 from sqlglot.optimizer.qualify import qualify
 
-from jobs.engines.engine import engine_of
-from jobs.model.errors import NotBound
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.model.errors import NotBound
 
 if TYPE_CHECKING:
-    from jobs.ivm.binding.texts import BoundText
+    from strandline.jobs.ivm.binding.texts import BoundText
 
 
 def bind(text: BoundText) -> None:

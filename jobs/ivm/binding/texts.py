@@ -17,29 +17,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.context import Heads
-from jobs.ivm.refresh.error_policy import decide
-from jobs.ivm.rules.late import late_rows
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.recompute_diff import difference
-from jobs.ivm.rules.stored import stored_columns
-from jobs.ivm.rules.written import check_written
-from jobs.model import tables
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import NotSupported
-from jobs.model.relation import Relation
-from jobs.model.stage import Input, Stage, inputs_of
-from jobs.model.stage_columns import storage_of
-from jobs.model.types import BIGINT, VARCHAR, SqlType
-from jobs.model.view_options import ViewOptions
-from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import relations_of
-from jobs.query.recompute.select import recompute_sql
-from state_store.columns import FILE, POSITION, WEIGHT
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.context import Heads
+from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.recompute_diff import difference
+from strandline.jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Input, Stage, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType
+from strandline.jobs.model.view_options import ViewOptions
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical.query import relations_of
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.state_store.columns import FILE, POSITION, WEIGHT
+from strandline.state_store.wording import Name, sentence
 
 Columns = tuple[tuple[str, SqlType], ...]
 _FRESH = "fresh"

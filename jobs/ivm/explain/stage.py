@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.ivm.plan.incremental import why_not
-from jobs.ivm.refresh.choose import in_words
-from jobs.ivm.refresh.engines import MOST_ROWS
-from jobs.ivm.rules.aggregate import recomputed
-from jobs.ivm.rules.join_sides import equalities
-from jobs.ivm.rules.stored import state_type
-from jobs.model.calls import AggregateCall, AnalyticCall
-from jobs.model.stage import (
+from strandline.jobs.ivm.plan.incremental import why_not
+from strandline.jobs.ivm.refresh.choose import in_words
+from strandline.jobs.ivm.refresh.engines import MOST_ROWS
+from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.ivm.rules.join_sides import equalities
+from strandline.jobs.ivm.rules.stored import state_type
+from strandline.jobs.model.calls import AggregateCall, AnalyticCall
+from strandline.jobs.model.stage import (
     JOIN_WORDS,
     AggregateStage,
     AnalyticStage,
@@ -26,11 +26,11 @@ from jobs.model.stage import (
     Stage,
     body_of,
 )
-from jobs.model.stage_columns import hidden_columns, key_names, storage_of
-from jobs.sql.dialect import quote, sql_of
+from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of
+from strandline.jobs.sql.dialect import quote, sql_of
 
 if TYPE_CHECKING:
-    from jobs.model.view_options import Refresh
+    from strandline.jobs.model.view_options import Refresh
 
 Fact = tuple[str, str]
 """A line of the explanation: its label and its text."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.explain.stage import facts, rule
-from jobs.ivm.plan.plan import plan, plan_of_query
-from jobs.ivm.rules.late import late_rows
-from jobs.ivm.rules.maintenance import maintenance as maintenance_text
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.stage import Plan, inputs_of
-from jobs.query.clauses.read import read_query
-from jobs.sql.dialect import quote
-from jobs.sql.syntax import Explain
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.explain.stage import facts, rule
+from strandline.jobs.ivm.plan.plan import plan, plan_of_query
+from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.stage import Plan, inputs_of
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.sql.dialect import quote
+from strandline.jobs.sql.syntax import Explain
 
 if TYPE_CHECKING:
-    from jobs.model.view_options import Refresh
+    from strandline.jobs.model.view_options import Refresh
 
 
 def explain(statement: Explain, catalog: Catalog) -> str:

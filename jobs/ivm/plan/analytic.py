@@ -12,19 +12,19 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.functions.scalars.guards import guards_in
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.inputs import is_plain
-from jobs.ivm.plan.map import keyed_columns, map_stage
-from jobs.ivm.plan.rows import Rows, Selected, of_relation
-from jobs.ivm.plan.trees import named
-from jobs.model.stage import AnalyticStage, Output
-from jobs.query.blocks.block_columns import ReadableColumns
-from jobs.query.expressions.infer import infer
-from jobs.query.logical.query import Block
-from jobs.sql.dialect import sql_of
-from jobs.sql.places import Place, columns_in, place_of, replaced, replaced_call
-from jobs.sql.trees import all_of
+from strandline.jobs.functions.scalars.guards import guards_in
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.inputs import is_plain
+from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
+from strandline.jobs.ivm.plan.rows import Rows, Selected, of_relation
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model.stage import AnalyticStage, Output
+from strandline.jobs.query.blocks.block_columns import ReadableColumns
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.places import Place, columns_in, place_of, replaced, replaced_call
+from strandline.jobs.sql.trees import all_of
 
 _OVER = "rows"
 """Alias of a UNION ALL that has a table of its own."""

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from jobs.ivm.plan.key import giving
-from jobs.ivm.plan.map import map_stage
-from jobs.ivm.plan.rows import Rows, Selected, all_columns
-from jobs.ivm.plan.trees import named
-from jobs.model.relation import Relation
-from jobs.model.stage import Input, Output, Stage
-from jobs.sql.places import Place, replaced
+from strandline.jobs.ivm.plan.key import giving
+from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Input, Output, Stage
+from strandline.jobs.sql.places import Place, replaced
 
 
 class Adds(Protocol):

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.plan.arrangements import arrangement
-from jobs.ivm.plan.conditions import conditions_of
-from jobs.ivm.plan.lookups import lookups_apart
-from jobs.ivm.plan.map import marked_stage
-from jobs.ivm.plan.normal_form import digest_of
-from jobs.ivm.rules.stored import form_of
-from jobs.model import tables
-from jobs.model.relation import Relation
-from jobs.model.stage import Plan, Stage
-from jobs.model.stage_columns import relation_of
-from jobs.model.view_options import Semantics, State
+from strandline.jobs.ivm.plan.arrangements import arrangement
+from strandline.jobs.ivm.plan.conditions import conditions_of
+from strandline.jobs.ivm.plan.lookups import lookups_apart
+from strandline.jobs.ivm.plan.map import marked_stage
+from strandline.jobs.ivm.plan.normal_form import digest_of
+from strandline.jobs.ivm.rules.stored import form_of
+from strandline.jobs.model import tables
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Plan, Stage
+from strandline.jobs.model.stage_columns import relation_of
+from strandline.jobs.model.view_options import Semantics, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.ivm.plan.rows import Rows
-    from jobs.model.view_options import Semantics
-    from jobs.query.logical.query import Query
+    from strandline.jobs.ivm.plan.rows import Rows
+    from strandline.jobs.model.view_options import Semantics
+    from strandline.jobs.query.logical.query import Query
 
 
 @dataclass

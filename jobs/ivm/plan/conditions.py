@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from jobs.model.errors import ConditionLost
-from jobs.model.relation import Relation
-from jobs.model.stage import (
+from strandline.jobs.model.errors import ConditionLost
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import (
     JOIN_WORDS,
     AggregateStage,
     AnalyticStage,
@@ -30,10 +30,10 @@ from jobs.model.stage import (
     Stage,
     inputs_of,
 )
-from jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
-from jobs.sql.dialect import sql_of
-from jobs.sql.places import MARK, columns_in
-from jobs.sql.trees import conjuncts
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.places import MARK, columns_in
+from strandline.jobs.sql.trees import conjuncts
 
 
 @dataclass(frozen=True)

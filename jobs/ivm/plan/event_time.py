@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.stage import Core, MapStage, Output, Plan
-from jobs.model.types import BaseType
-from jobs.model.view_options import ViewOptions
-from jobs.query.logical.conditions import conjoined
+from strandline.jobs.model.stage import Core, MapStage, Output, Plan
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.model.view_options import ViewOptions
+from strandline.jobs.query.logical.conditions import conjoined
 
 _TIME = "_timestamp"
 

@@ -17,15 +17,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.functions.failing import can_fail
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.trees import named
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.stage import Output
-from jobs.query.logical.group_columns import mark_outputs, mark_value
-from jobs.query.logical.query import Block, From, SetOperation
-from jobs.sql.places import Place, replaced, replaced_call
+from strandline.jobs.functions.failing import can_fail
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.logical.group_columns import mark_outputs, mark_value
+from strandline.jobs.query.logical.query import Block, From, SetOperation
+from strandline.jobs.sql.places import Place, replaced, replaced_call
 
 _OVER = "groups"
 """Alias of the groups and totals in the block above them."""

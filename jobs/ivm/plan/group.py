@@ -13,25 +13,33 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.linear import NULL_BEYOND
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.inputs import rows_of_block
-from jobs.ivm.plan.ksql_groups import counting, marked, with_events
-from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
-from jobs.ivm.plan.trees import named
-from jobs.ivm.plan.windows import Windowed, closed, group_in_sets, in_sets, in_window, mark_in_sets, set_column
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
-from jobs.model.errors import NotSupported
-from jobs.model.stage import AggregateStage, AnalyticStage, Body, Output, Stage
-from jobs.model.types import BaseType, SqlType
-from jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
-from jobs.query.logical.query import Block
-from jobs.sql.dialect import sql_of
-from jobs.sql.places import MARK, replaced
-from state_store.wording import quoted
+from strandline.jobs.functions.aggregates.linear import NULL_BEYOND
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.inputs import rows_of_block
+from strandline.jobs.ivm.plan.ksql_groups import counting, marked, with_events
+from strandline.jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.ivm.plan.windows import (
+    Windowed,
+    closed,
+    group_in_sets,
+    in_sets,
+    in_window,
+    mark_in_sets,
+    set_column,
+)
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Body, Output, Stage
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.places import MARK, replaced
+from strandline.state_store.wording import quoted
 
 _OVER = "groups"
 """Alias of an inner aggregate in the stage above it."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.guarded_stage import guarded
-from jobs.model import tables
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.model.stage import AnalyticStage, Plan, Stage
-from state_store.wording import Name, sentence
+from strandline.jobs.ivm.refresh.guarded_stage import guarded
+from strandline.jobs.model import tables
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.stage import AnalyticStage, Plan, Stage
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.model.view_options import ErrorPolicy
+    from strandline.jobs.model.view_options import ErrorPolicy
 
 
 def why_not(stage: Stage) -> str | None:

@@ -16,15 +16,15 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from jobs.ivm.plan.key import giving
-from jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
-from jobs.ivm.plan.trees import named
-from jobs.model.columns import PLACE
-from jobs.model.relation import Relation
-from jobs.model.stage import Input, Output
-from jobs.query.logical.query import Block, From, Query, SetOperation
-from jobs.sql.places import Place, replaced
-from jobs.sql.trees import all_of
+from strandline.jobs.ivm.plan.key import giving
+from strandline.jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model.columns import PLACE
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Input, Output
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.sql.places import Place, replaced
+from strandline.jobs.sql.trees import all_of
 
 
 class Inner(Protocol):

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.ivm.plan.trees import named
-from jobs.model.errors import NotSupported
-from jobs.model.stage import Input
-from jobs.model.types import BaseType, SqlType
-from jobs.sql.places import Place, columns_in, place_of
-from jobs.sql.trees import conjuncts
-from jobs.sql.types_text import type_of
-from state_store.wording import Name, sentence
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stage import Input
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.sql.places import Place, columns_in, place_of
+from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.types_text import type_of
+from strandline.state_store.wording import Name, sentence
 
 Types = Mapping[Place, SqlType]
 

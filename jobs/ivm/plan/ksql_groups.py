@@ -13,15 +13,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.plan.rows import Rows
-from jobs.ivm.plan.trees import named
-from jobs.model import tables
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.sql.trees import all_of
+from strandline.jobs.ivm.plan.rows import Rows
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model import tables
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.sql.trees import all_of
 
 _IN = "__in"
 

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from jobs.ivm.plan.map import map_stage
-from jobs.ivm.plan.rows import Rows, Selected, all_columns
-from jobs.ivm.plan.trees import named
-from jobs.model.relation import Relation
-from jobs.model.stage import (
+from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import (
     AggregateStage,
     Core,
     Input,
@@ -32,7 +32,7 @@ from jobs.model.stage import (
     inputs_of,
     storage_of_body,
 )
-from jobs.sql.places import Place, columns_in, place_of, replaced
+from strandline.jobs.sql.places import Place, columns_in, place_of, replaced
 
 
 class Adds(Protocol):

@@ -12,10 +12,10 @@ from dataclasses import fields, is_dataclass
 
 from sqlglot import exp
 
-from jobs.model.hashed_names import field_name, plain_text
-from jobs.model.stage import Stage, inputs_of
-from jobs.model.types import SqlType
-from jobs.sql.dialect import sql_of
+from strandline.jobs.model.hashed_names import field_name, plain_text
+from strandline.jobs.model.stage import Stage, inputs_of
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.dialect import sql_of
 
 _HEX = 12
 """Digits of a hash in a table's name: two of a million stages have one hash by chance in one of 500 lakes."""

@@ -12,25 +12,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog.relations import event_log
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.event_time import with_rowtime
-from jobs.ivm.plan.group import null_beyond
-from jobs.ivm.plan.query import stage_of_query
-from jobs.ivm.plan.rows import shifted
-from jobs.ivm.plan.trees import named
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import NotSupported
-from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
-from jobs.model.stage_columns import storage_of
-from jobs.model.view_options import Semantics, State
-from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import Query
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.event_time import with_rowtime
+from strandline.jobs.ivm.plan.group import null_beyond
+from strandline.jobs.ivm.plan.query import stage_of_query
+from strandline.jobs.ivm.plan.rows import shifted
+from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.view_options import Semantics, State
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical.query import Query
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Column
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Column
 
 
 def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:

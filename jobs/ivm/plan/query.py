@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.ivm.plan.analytic import analytic_stage, fused
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.grand_total import totals_apart
-from jobs.ivm.plan.group import distinct_stage, grouped_stage, over_groups
-from jobs.ivm.plan.inputs import is_plain, rows_of_block, selected
-from jobs.ivm.plan.map import map_stage
-from jobs.ivm.plan.rows import Selected
-from jobs.ivm.plan.sets import set_stage
-from jobs.model.stage import Stage
-from jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.ivm.plan.analytic import analytic_stage, fused
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.grand_total import totals_apart
+from strandline.jobs.ivm.plan.group import distinct_stage, grouped_stage, over_groups
+from strandline.jobs.ivm.plan.inputs import is_plain, rows_of_block, selected
+from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.rows import Selected
+from strandline.jobs.ivm.plan.sets import set_stage
+from strandline.jobs.model.stage import Stage
+from strandline.jobs.query.logical.query import Block, Query, SetOperation
 
 
 def stage_of_query(query: Query, stages: Stages) -> Stage:

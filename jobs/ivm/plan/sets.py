@@ -13,18 +13,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.group import distinct_stage
-from jobs.ivm.plan.inputs import selected
-from jobs.ivm.plan.map import map_stage
-from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
-from jobs.ivm.plan.trees import named, number
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.stage import AggregateStage, Output, Stage
-from jobs.query.logical.query import SetOperation
-from jobs.sql.trees import all_of, call
-from jobs.sql.types_text import data_type
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.group import distinct_stage
+from strandline.jobs.ivm.plan.inputs import selected
+from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
+from strandline.jobs.ivm.plan.trees import named, number
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.stage import AggregateStage, Output, Stage
+from strandline.jobs.query.logical.query import SetOperation
+from strandline.jobs.sql.trees import all_of, call
+from strandline.jobs.sql.types_text import data_type
 
 _TAG = "__tag"
 _COPY = "__copy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.sql.trees import call, identifier
+from strandline.jobs.sql.trees import call, identifier
 
 
 def named(name: str, alias: str = "") -> exp.Column:

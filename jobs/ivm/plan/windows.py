@@ -20,20 +20,20 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.inputs import Unarranged, rows_of_block
-from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
-from jobs.ivm.plan.trees import named, number
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
-from jobs.model.errors import NotSupported
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, Input, Output, Session
-from jobs.query.logical.group_columns import mark_value
-from jobs.query.logical.query import Block, TimeWindow
-from jobs.sql.places import place_of
-from jobs.sql.trees import all_of, call
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.inputs import Unarranged, rows_of_block
+from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
+from strandline.jobs.ivm.plan.trees import named, number
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AggregateStage, Input, Output, Session
+from strandline.jobs.query.logical.group_columns import mark_value
+from strandline.jobs.query.logical.query import Block, TimeWindow
+from strandline.jobs.sql.places import place_of
+from strandline.jobs.sql.trees import all_of, call
 
 _SET = "__set"
 _STARTS = "__window"

@@ -13,30 +13,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.engines.engine import engine_of
-from jobs.ivm.refresh.begun_logs import check_whole
-from jobs.ivm.refresh.engines import kernel_refusals
-from jobs.ivm.refresh.epoch import Epoch, StageResult, next_record, spans_of
-from jobs.ivm.refresh.faults import typed_fault
-from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
-from jobs.ivm.refresh.refresh import refresh_stage, run_decided
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.recompute_diff import difference
-from jobs.model.errors import RefreshFailed
-from jobs.model.stage import inputs_of
-from jobs.model.stage_columns import visible_columns
-from state_store.commits import REBUILD
-from state_store.failpoints import failpoint
-from state_store.wording import Name, sentence
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.refresh.begun_logs import check_whole
+from strandline.jobs.ivm.refresh.engines import kernel_refusals
+from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult, next_record, spans_of
+from strandline.jobs.ivm.refresh.faults import typed_fault
+from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+from strandline.jobs.ivm.refresh.refresh import refresh_stage, run_decided
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.recompute_diff import difference
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.model.stage_columns import visible_columns
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from jobs.ivm.refresh.error_policy import Decision
-    from jobs.model.stage import Stage
-    from state_store.commits import Head
+    from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from strandline.jobs.ivm.refresh.error_policy import Decision
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import Head
 
 _FRESH: Final = "fresh"
 

@@ -13,21 +13,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from jobs.ivm.rules.looks_back import looks_back
-from jobs.model.operating_errors import EventsGone
-from jobs.model.stage import inputs_of
-from state_store.delta import log, reader
-from state_store.errors import StoreError
-from state_store.wording import Name, Text, joined, sentence
+from strandline.jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.model.operating_errors import EventsGone
+from strandline.jobs.model.stage import inputs_of
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StoreError
+from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobs.ivm.refresh.context import Heads, Owner
-    from jobs.ivm.refresh.span import Span
-    from jobs.model.stage import Stage
-    from state_store.commits import CommitRecord, Trimmed
-    from state_store.layout import Lake
+    from strandline.jobs.ivm.refresh.context import Heads, Owner
+    from strandline.jobs.ivm.refresh.span import Span
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import CommitRecord, Trimmed
+    from strandline.state_store.layout import Lake
 
 
 def since(lake: Lake, record: CommitRecord, spans: Sequence[Span]) -> dict[str, int]:

@@ -11,20 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jobs.ivm.rules.aggregate import recomputed
-from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
-from jobs.model.stage_columns import storage_of
-from jobs.model.view_options import Refresh
-from state_store.delta.log import read_record
-from state_store.hashing.digest import Digest
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.view_options import Refresh
+from strandline.state_store.delta.log import read_record
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.ivm.refresh.span import Span
-    from jobs.model.stage import Stage
-    from state_store.layout import Lake
+    from strandline.jobs.ivm.refresh.span import Span
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.layout import Lake
 
 
 # The keys of so many changes are some ten MB in memory, in each of the refreshes side by side. Beyond, sorting the

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.expect.approvals import approved_head
-from state_store.delta import heads, reader
-from state_store.errors import StoreError
+from strandline.jobs.expect.approvals import approved_head
+from strandline.state_store.delta import heads, reader
+from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from jobs.functions.python.register import Library
-    from jobs.ivm.refresh.spark_sessions import SparkSessions
-    from jobs.model.engines import EngineChoice
-    from state_store.commits import Head, TableVersion
-    from state_store.kernel.kernel import Kernel
-    from state_store.layout import Lake
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+    from strandline.jobs.model.engines import EngineChoice
+    from strandline.state_store.commits import Head, TableVersion
+    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

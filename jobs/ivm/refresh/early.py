@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.report import EarlyEvents
-from jobs.model.stage import LatestStage
-from jobs.model.tables import definition_of
-from state_store.delta import bounds, reader
-from state_store.errors import TableMissing
+from strandline.jobs.model.report import EarlyEvents
+from strandline.jobs.model.stage import LatestStage
+from strandline.jobs.model.tables import definition_of
+from strandline.state_store.delta import bounds, reader
+from strandline.state_store.errors import TableMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.stage import Stage
-    from state_store.layout import Lake
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.layout import Lake
 
 
 def early_events(lake: Lake, stages: Iterable[Stage]) -> tuple[EarlyEvents, ...]:

@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.engines.engine import Dialect
-from jobs.ivm.refresh.late import with_late_rows
-from jobs.ivm.refresh.runtime import maintain
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.model.errors import EngineRefused
-from state_store.hashing.digest import Digest
-from state_store.wording import Name, Text, sentence
+from strandline.jobs.engines.engine import Dialect
+from strandline.jobs.ivm.refresh.late import with_late_rows
+from strandline.jobs.ivm.refresh.runtime import maintain
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.model.errors import EngineRefused
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.ivm.refresh.epoch import Epoch
-    from jobs.ivm.refresh.runtime import Runtime
-    from jobs.model.stage import Stage
-    from state_store.commits import CommitRecord, Head
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.ivm.refresh.epoch import Epoch
+    from strandline.jobs.ivm.refresh.runtime import Runtime
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import CommitRecord, Head
 
 log = logging.getLogger("strandline")
 
@@ -84,7 +84,7 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
             where=Text(Name(epoch.stage.table)),
             hint="set STRANDLINE_ENGINE=duckdb, so that the kernel does it nevertheless",
         )
-    from jobs.ivm.refresh.on_spark import SparkRuntime
+    from strandline.jobs.ivm.refresh.on_spark import SparkRuntime
 
     with context.sessions.lent() as session:
         runtime = SparkRuntime(session, context, epoch)
@@ -94,7 +94,7 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
 
 
 def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
-    from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+    from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 
     assert context.kernel is not None, "a run that wants the kernel has one"
     with context.kernel.connection() as connection, kernel_refusals(epoch.stage):

@@ -9,22 +9,22 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from jobs.ivm.refresh import begun_logs, choose
-from jobs.ivm.refresh.span import Span
-from jobs.ivm.rules.stored import unmarked
-from jobs.model.errors import RefreshFailed
-from jobs.model.stage import inputs_of
-from state_store.commits import REBUILD
-from state_store.errors import InputReplaced
-from state_store.wording import Name, Text, joined, sentence
+from strandline.jobs.ivm.refresh import begun_logs, choose
+from strandline.jobs.ivm.refresh.span import Span
+from strandline.jobs.ivm.rules.stored import unmarked
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.stage import inputs_of
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.errors import InputReplaced
+from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from jobs.model.stage import Stage
-    from jobs.model.view_options import Refresh
-    from state_store.commits import CommitRecord, Head, TableVersion
+    from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from strandline.jobs.model.stage import Stage
+    from strandline.jobs.model.view_options import Refresh
+    from strandline.state_store.commits import CommitRecord, Head, TableVersion
 
 Mode = Literal["none", "full", "delta", "advance", "rebuild"]
 

@@ -19,12 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
+from strandline.jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
 
 if TYPE_CHECKING:
-    from jobs.ivm.refresh.context import Heads
-    from jobs.model.stage import MapStage, Stage
-    from jobs.model.view_options import ErrorPolicy
+    from strandline.jobs.ivm.refresh.context import Heads
+    from strandline.jobs.model.stage import MapStage, Stage
+    from strandline.jobs.model.view_options import ErrorPolicy
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import FAILS_ON_A_ROW, NEGATIVE_WEIGHT
-from jobs.ivm.refresh.file_faults import file_fault
-from jobs.model.errors import FunctionFailed, RowFailed
-from jobs.model.revive import revive
-from state_store.errors import NegativeWeight, StrandlineError
-from state_store.wording import Name, sentence
+from strandline.jobs.engines.engine import FAILS_ON_A_ROW, NEGATIVE_WEIGHT
+from strandline.jobs.ivm.refresh.file_faults import file_fault
+from strandline.jobs.model.errors import FunctionFailed, RowFailed
+from strandline.jobs.model.revive import revive
+from strandline.state_store.errors import NegativeWeight, StrandlineError
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.ivm.refresh.epoch import Epoch
+    from strandline.jobs.ivm.refresh.epoch import Epoch
 
 # Spark's conditions for an expression that has no value for a row, and DuckDB's, with their first line.
 _FAILS_ON_A_ROW = re.compile(

@@ -11,14 +11,14 @@ import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from state_store.errors import CorruptState, DiskFailed, VersionGone
-from state_store.layout import safe_name
-from state_store.wording import Name, Text, joined, sentence
+from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
+from strandline.state_store.layout import safe_name
+from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state_store.errors import StoreError
+    from strandline.state_store.errors import StoreError
 
 _GONE = re.compile(
     r"\[(?:FAILED_READ_FILE\.FILE_NOT_EXIST|PATH_NOT_FOUND)\]"

@@ -20,11 +20,11 @@ from functools import partial
 
 from sqlglot import exp
 
-from jobs.functions.failing import failing, lenient, strict
-from jobs.functions.failing_rows import Apart, Needed, RowCheck, join_check, row_check, said_of, truth
-from jobs.model import types as t
-from jobs.model.columns import FAILED_ROW_COLUMNS, ITEM
-from jobs.model.stage import (
+from strandline.jobs.functions.failing import failing, lenient, strict
+from strandline.jobs.functions.failing_rows import Apart, Needed, RowCheck, join_check, row_check, said_of, truth
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import FAILED_ROW_COLUMNS, ITEM
+from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
     Core,
@@ -35,8 +35,8 @@ from jobs.model.stage import (
     Stage,
     storage_of_body,
 )
-from jobs.sql.places import Place, columns_in, replaced
-from jobs.sql.trees import all_of, any_of
+from strandline.jobs.sql.places import Place, columns_in, replaced
+from strandline.jobs.sql.trees import all_of, any_of
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.refresh.memory_tables import ALWAYS, FROM, TO, quoted
-from jobs.ivm.refresh.runtime import Runtime
-from jobs.ivm.rules.delta_join import relations
-from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
-from state_store.columns import EXISTS, FILE, OLD, POSITION
-from state_store.commits import CommitRecord, Head
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.refresh.memory_tables import ALWAYS, FROM, TO, quoted
+from strandline.jobs.ivm.refresh.runtime import Runtime
+from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
+from strandline.state_store.columns import EXISTS, FILE, OLD, POSITION
+from strandline.state_store.commits import CommitRecord, Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.ivm.refresh.memory_tables import MemoryTable
-    from jobs.ivm.rules.join_sides import Side
-    from jobs.model.stage import Input, Stage
+    from strandline.jobs.ivm.refresh.memory_tables import MemoryTable
+    from strandline.jobs.ivm.rules.join_sides import Side
+    from strandline.jobs.model.stage import Input, Stage
 
 _SETTLED = "settled"
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.ivm.rules.late import late_rows
-from jobs.model.stage import AggregateStage
-from state_store.delta import reader
+from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.model.stage import AggregateStage
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from jobs.ivm.refresh.runtime import Runtime
-    from jobs.model.stage import Stage
-    from state_store.commits import CommitRecord
-    from state_store.layout import Lake
+    from strandline.jobs.ivm.refresh.runtime import Runtime
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.layout import Lake
 
 
 def with_late_rows(

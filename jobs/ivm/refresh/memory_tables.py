@@ -8,11 +8,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from jobs.engines.engine import engine_of
-from jobs.engines.listed import listed
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
-from state_store.columns import WEIGHT
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.engines.listed import listed
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
+from strandline.state_store.columns import WEIGHT
 
 FROM = "__from"
 TO = "__to"

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.engines.listed import listed
-from jobs.ivm.refresh.runtime import Runtime
-from jobs.ivm.rules.consolidate import consolidated
-from jobs.ivm.rules.delta_join import relations
-from jobs.ivm.rules.settled import without_null_keys
-from jobs.ivm.rules.stored import spec_of
-from jobs.model.stage_columns import spec_of_input
-from state_store.columns import EXISTS, VERSION, WEIGHT
-from state_store.commits import REBUILD
-from state_store.kernel.table import KernelTable
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.engines.listed import listed
+from strandline.jobs.ivm.refresh.runtime import Runtime
+from strandline.jobs.ivm.rules.consolidate import consolidated
+from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.settled import without_null_keys
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.state_store.columns import EXISTS, VERSION, WEIGHT
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.kernel.table import KernelTable
 
 if TYPE_CHECKING:
     import duckdb
 
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.ivm.refresh.epoch import Epoch
-    from jobs.ivm.rules.join_sides import Side
-    from jobs.model.relation import Relation
-    from jobs.model.stage import Input
-    from state_store.commits import CommitRecord, Head
-    from state_store.kernel.rows import PlacedRows
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.ivm.refresh.epoch import Epoch
+    from strandline.jobs.ivm.rules.join_sides import Side
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.stage import Input
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.kernel.rows import PlacedRows
 
 _SELF = "self_old"
 

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.engines.listed import listed
-from jobs.functions.python.register import register_elementary
-from jobs.ivm.refresh.runtime import Runtime
-from jobs.ivm.rules.consolidate import consolidated
-from jobs.ivm.rules.delta_join import relations
-from jobs.ivm.rules.stored import spec_of
-from jobs.model.stage_columns import spec_of_input
-from state_store.columns import EXISTS, VERSION, WEIGHT
-from state_store.commits import REBUILD
-from state_store.hashing.digest import Digest
-from state_store.spark.table import Table
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.engines.listed import listed
+from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.ivm.refresh.runtime import Runtime
+from strandline.jobs.ivm.rules.consolidate import consolidated
+from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.state_store.columns import EXISTS, VERSION, WEIGHT
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.spark.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.ivm.refresh.epoch import Epoch
-    from jobs.ivm.refresh.span import Span
-    from jobs.ivm.rules.join_sides import Side
-    from jobs.model.relation import Relation
-    from jobs.model.stage import Input
-    from state_store.commits import CommitRecord, Head
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.ivm.refresh.epoch import Epoch
+    from strandline.jobs.ivm.refresh.span import Span
+    from strandline.jobs.ivm.rules.join_sides import Side
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.stage import Input
+    from strandline.state_store.commits import CommitRecord, Head
 
 
 class SparkRuntime(Runtime["DataFrame"]):

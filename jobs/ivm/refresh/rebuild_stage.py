@@ -14,24 +14,24 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh import begun_logs
-from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
-from jobs.ivm.refresh.refresh import committed, refresh_stage, run_decided, table_of
-from jobs.ivm.refresh.span import Span
-from jobs.ivm.rules.stored import unmarked
-from jobs.model.stage import inputs_of
-from jobs.model.stage_columns import storage_of
-from state_store.aside import set_aside
-from state_store.commits import REBUILD
-from state_store.delta import reader
-from state_store.errors import CorruptState, VersionGone
+from strandline.jobs.ivm.refresh import begun_logs
+from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
+from strandline.jobs.ivm.refresh.refresh import committed, refresh_stage, run_decided, table_of
+from strandline.jobs.ivm.refresh.span import Span
+from strandline.jobs.ivm.rules.stored import unmarked
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.state_store.aside import set_aside
+from strandline.state_store.commits import REBUILD
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import CorruptState, VersionGone
 
 if TYPE_CHECKING:
-    from jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from jobs.ivm.refresh.error_policy import Decision
-    from jobs.model.stage import Stage
-    from state_store.commits import Head
-    from state_store.layout import Lake
+    from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from strandline.jobs.ivm.refresh.error_policy import Decision
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import Head
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 

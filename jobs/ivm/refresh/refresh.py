@@ -14,26 +14,26 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh import engines
-from jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, planned, spans_of
-from jobs.ivm.refresh.faults import typed_fault
-from jobs.ivm.rules.stored import spec_of
-from jobs.model.errors import RowFailed
-from state_store import begun
-from state_store.commits import CommitRecord
-from state_store.delta.log_upkeep import flush_log
-from state_store.delta.stored_table import StoredTable
-from state_store.failpoints import failpoint
-from state_store.wording import Name, Text, sentence
+from strandline.jobs.ivm.refresh import engines
+from strandline.jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, planned, spans_of
+from strandline.jobs.ivm.refresh.faults import typed_fault
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.errors import RowFailed
+from strandline.state_store import begun
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from jobs.ivm.refresh.error_policy import Decision
-    from jobs.model.stage import Stage
-    from jobs.model.view_options import Refresh
-    from state_store.commits import Head
+    from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from strandline.jobs.ivm.refresh.error_policy import Decision
+    from strandline.jobs.model.stage import Stage
+    from strandline.jobs.model.view_options import Refresh
+    from strandline.state_store.commits import Head
 
 # A stage whose inputs change without touching it commits nothing, so that it stays idle, but reads all versions since
 # its vector each time. Listing and reading that many small commits costs about as much as one commit of its own.

@@ -13,14 +13,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.rules.recompute_diff import difference
-from jobs.model.stage import Stage
-from jobs.model.stage_columns import storage_of
-from state_store.failpoints import failpoint
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.rules.recompute_diff import difference
+from strandline.jobs.model.stage import Stage
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from state_store.commits import CommitRecord, Head
+    from strandline.state_store.commits import CommitRecord, Head
 
 Rows = TypeVar("Rows")
 """Rows that an engine has not computed yet: a data frame, a text."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobs.model.relation import Relation
-    from state_store.commits import Head, TableVersion
+    from strandline.jobs.model.relation import Relation
+    from strandline.state_store.commits import Head, TableVersion
 
 
 @dataclass(frozen=True)

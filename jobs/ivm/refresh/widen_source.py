@@ -11,25 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.ingest.event_logs import log_spec
-from jobs.ivm.rules.stored import spec_of
-from state_store.ddl import schema_json
-from state_store.delta import reader
-from state_store.delta.schema import columns_of
-from state_store.delta.schema_commits import digest_with, widen
-from state_store.delta.snapshot import read_snapshot
-from state_store.failpoints import failpoint
+from strandline.jobs.catalog import replacements
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.state_store.ddl import schema_json
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.schema import columns_of
+from strandline.state_store.delta.schema_commits import digest_with, widen
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.replacements import Replacement
-    from jobs.ivm.refresh.context import RunContext
-    from jobs.model.definitions import Source
-    from jobs.model.stage import Stage
-    from state_store.commits import CommitRecord, Head
-    from state_store.tablespec import TableSpec
+    from strandline.jobs.catalog.replacements import Replacement
+    from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.tablespec import TableSpec
 
     Keyed = tuple[Stage, str]
 

@@ -13,27 +13,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.context import Heads, Owner
-from jobs.ivm.refresh.error_policy import decide
-from jobs.ivm.rules.looks_back import looks_back
-from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.stage import AggregateStage, AnalyticStage, inputs_of
-from jobs.model.view_options import ViewOptions
-from state_store import leases
-from state_store.delta import reader
-from state_store.errors import StrandlineError, VersionGone
-from state_store.trims.plan import Keeper
-from state_store.wording import Name, sentence
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.context import Heads, Owner
+from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, inputs_of
+from strandline.jobs.model.view_options import ViewOptions
+from strandline.state_store import leases
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError, VersionGone
+from strandline.state_store.trims.plan import Keeper
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Definition
-    from jobs.model.stage import Stage
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.stage import Stage
+    from strandline.state_store.layout import Lake
 
 _PARTIAL: Final = "STATE = 'partial': a key that is asked for is computed from every event"
 

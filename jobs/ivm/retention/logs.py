@@ -9,24 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.ivm.refresh.begun_logs import moment
-from jobs.ivm.retention.keepers import keepers_of
-from jobs.model import tables
-from jobs.model.definitions import Source
-from jobs.model.retention import LogRetention
-from state_store.commits import Head
-from state_store.delta import log, reader
-from state_store.delta.cleanup_plan import DAY_MS
-from state_store.delta.snapshot import read_snapshot
-from state_store.layout import Lake
-from state_store.trims.plan import Limits, TrimPlan, is_due, plan_trim
-from state_store.trims.trim import trim
-from state_store.wording import sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.ivm.refresh.begun_logs import moment
+from strandline.jobs.ivm.retention.keepers import keepers_of
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.retention import LogRetention
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup_plan import DAY_MS
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.layout import Lake
+from strandline.state_store.trims.plan import Limits, TrimPlan, is_due, plan_trim
+from strandline.state_store.trims.trim import trim
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 
 @dataclass(frozen=True)

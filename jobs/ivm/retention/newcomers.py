@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.begun_logs import begins
-from jobs.ivm.refresh.context import Heads
-from jobs.ivm.retention.keepers import OwnedStage, keeps_all
-from jobs.model import tables
-from jobs.model.definitions import Source
-from jobs.model.stage import inputs_of
-from state_store.errors import StoreError
-from state_store.wording import sentence
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.begun_logs import begins
+from strandline.jobs.ivm.refresh.context import Heads
+from strandline.jobs.ivm.retention.keepers import OwnedStage, keeps_all
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.stage import inputs_of
+from strandline.state_store.errors import StoreError
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import InsertQuery, View
-    from state_store.commits import Trimmed
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import InsertQuery, View
+    from strandline.state_store.commits import Trimmed
+    from strandline.state_store.layout import Lake
 
 
 def begins_late(definition: View | InsertQuery, catalog: Catalog, lake: Lake) -> tuple[str, ...]:

@@ -7,17 +7,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.retention.logs import plan_log_trim, trim_log
-from jobs.model.definitions import Source
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.retention.logs import plan_log_trim, trim_log
+from strandline.jobs.model.definitions import Source
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.settings import Settings
-    from state_store.commits import Head
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.commits import Head
 
 log = logging.getLogger("strandline")
 

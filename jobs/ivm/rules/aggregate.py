@@ -23,19 +23,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from jobs.engines.engine import NEGATIVE_WEIGHT, Engine
-from jobs.functions.aggregates.contract import ORDER_TYPE
-from jobs.functions.aggregates.linear import result_text
-from jobs.functions.aggregates.registry import Changes, function_of
-from jobs.ivm.rules.delta_join import ctes
-from jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
-from jobs.ivm.rules.stored import ROWS
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import EVENT_ORDER
-from jobs.model.stage import AggregateStage, Output, storage_of_body
-from jobs.model.stage_columns import hidden_columns
-from jobs.model.types import BIGINT
-from state_store.columns import EXISTS, OLD, STATE, WEIGHT
+from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE
+from strandline.jobs.functions.aggregates.linear import result_text
+from strandline.jobs.functions.aggregates.registry import Changes, function_of
+from strandline.jobs.ivm.rules.delta_join import ctes
+from strandline.jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
+from strandline.jobs.ivm.rules.stored import ROWS
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import EVENT_ORDER
+from strandline.jobs.model.stage import AggregateStage, Output, storage_of_body
+from strandline.jobs.model.stage_columns import hidden_columns
+from strandline.jobs.model.types import BIGINT
+from strandline.state_store.columns import EXISTS, OLD, STATE, WEIGHT
 
 _ORDER = "__at"
 _AGAIN = "__again"

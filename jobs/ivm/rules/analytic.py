@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.analytic_text import analytic_text
-from jobs.ivm.rules.delta_join import ctes
-from jobs.ivm.rules.join_sides import where_text
-from jobs.ivm.rules.recompute_diff import marked, only_touched, settled
-from jobs.ivm.rules.settled import columns, state_column, typed, value_of
-from jobs.model.stage import AnalyticStage
-from jobs.model.stage_columns import hidden_columns, key_path
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.analytic_text import analytic_text
+from strandline.jobs.ivm.rules.delta_join import ctes
+from strandline.jobs.ivm.rules.join_sides import where_text
+from strandline.jobs.ivm.rules.recompute_diff import marked, only_touched, settled
+from strandline.jobs.ivm.rules.settled import columns, state_column, typed, value_of
+from strandline.jobs.model.stage import AnalyticStage
+from strandline.jobs.model.stage_columns import hidden_columns, key_path
 
 
 def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str] | None) -> str:

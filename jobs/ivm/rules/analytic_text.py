@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.settled import render
-from jobs.model.calls import AnalyticCall
-from jobs.model.errors import NotSupported
-from jobs.model.stage import AnalyticStage
-from jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.settled import render
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stage import AnalyticStage
+from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
 
 _RANKS = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")

@@ -11,9 +11,9 @@ Without this a value that existed only between two commits could win a MAX.
 
 from __future__ import annotations
 
-from jobs.engines.engine import Engine
-from jobs.model.relation import Relation
-from state_store.columns import VERSION, WEIGHT
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.model.relation import Relation
+from strandline.state_store.columns import VERSION, WEIGHT
 
 
 def consolidated(relation: Relation, changes: str, engine: Engine) -> str:

@@ -24,11 +24,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.join_sides import From, Side, from_text, where_text
-from jobs.ivm.rules.settled import STEP, columns, typed
-from jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of
-from state_store.columns import WEIGHT
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.join_sides import From, Side, from_text, where_text
+from strandline.jobs.ivm.rules.settled import STEP, columns, typed
+from strandline.jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of
+from strandline.state_store.columns import WEIGHT
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.render import lower
-from jobs.model.stage import JOIN_WORDS, Core, Input
-from jobs.sql.trees import conjuncts
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model.stage import JOIN_WORDS, Core, Input
+from strandline.jobs.sql.trees import conjuncts
 
 Side = Literal["delta", "old", "new"]
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.rules.aggregate import chosen
-from jobs.ivm.rules.delta_join import changes
-from jobs.model.stage import AggregateStage, Stage
-from jobs.model.types import BIGINT
-from state_store.columns import WEIGHT
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.rules.aggregate import chosen
+from strandline.jobs.ivm.rules.delta_join import changes
+from strandline.jobs.model.stage import AggregateStage, Stage
+from strandline.jobs.model.types import BIGINT
+from strandline.state_store.columns import WEIGHT
 
 
 def late_rows(stage: Stage, dialect: Dialect, changed: Collection[str] | None) -> str | None:

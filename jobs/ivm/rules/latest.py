@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.delta_join import ctes
-from jobs.ivm.rules.settled import PRESENT, before, columns, old_row, same_key, state_column, typed
-from jobs.model.columns import EVENT_ORDER, PLACE
-from jobs.model.stage import LatestStage
-from jobs.model.types import struct
-from state_store.columns import EXISTS, STATE
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.delta_join import ctes
+from strandline.jobs.ivm.rules.settled import PRESENT, before, columns, old_row, same_key, state_column, typed
+from strandline.jobs.model.columns import EVENT_ORDER, PLACE
+from strandline.jobs.model.stage import LatestStage
+from strandline.jobs.model.types import struct
+from strandline.state_store.columns import EXISTS, STATE
 
 
 def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:

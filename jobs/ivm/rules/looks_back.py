@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.rules.delta_join import relations
-from jobs.ivm.rules.late import late_rows
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.model.stage import inputs_of
-from state_store.errors import StrandlineError
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.model.stage import inputs_of
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from jobs.model.stage import Stage
+    from strandline.jobs.model.stage import Stage
 
 
 def looks_back(stage: Stage) -> frozenset[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.rules.aggregate import aggregate_rule
-from jobs.ivm.rules.analytic import analytic_rule
-from jobs.ivm.rules.latest import latest_rule
-from jobs.ivm.rules.map import append_rule, keyed_rule
-from jobs.ivm.rules.session import session_rule
-from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
-from jobs.model.stage_columns import storage_of
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.rules.aggregate import aggregate_rule
+from strandline.jobs.ivm.rules.analytic import analytic_rule
+from strandline.jobs.ivm.rules.latest import latest_rule
+from strandline.jobs.ivm.rules.map import append_rule, keyed_rule
+from strandline.jobs.ivm.rules.session import session_rule
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
 
 
 def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.delta_join import all_rows, ctes
-from jobs.ivm.rules.delta_join import changes as changes_of
-from jobs.ivm.rules.settled import PRESENT, STEP, before, columns, old_row, same_key, state_column
-from jobs.model.stage import MapStage
-from jobs.model.stage_columns import hidden_columns, key_names, visible_columns
-from state_store.columns import EXISTS, WEIGHT
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
+from strandline.jobs.ivm.rules.delta_join import changes as changes_of
+from strandline.jobs.ivm.rules.settled import PRESENT, STEP, before, columns, old_row, same_key, state_column
+from strandline.jobs.model.stage import MapStage
+from strandline.jobs.model.stage_columns import hidden_columns, key_names, visible_columns
+from strandline.state_store.columns import EXISTS, WEIGHT
 
 
 def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:

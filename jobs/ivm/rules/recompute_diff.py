@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.engines.arrays import has_map
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.settled import PRESENT, columns, old_row
-from jobs.ivm.rules.stored import stored_columns
-from jobs.model.stage import Stage
-from jobs.model.stage_columns import key_names, key_path
-from state_store.columns import EXISTS, STATE
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.settled import PRESENT, columns, old_row
+from strandline.jobs.ivm.rules.stored import stored_columns
+from strandline.jobs.model.stage import Stage
+from strandline.jobs.model.stage_columns import key_names, key_path
+from strandline.state_store.columns import EXISTS, STATE
 
 
 def difference(stage: Stage, fresh: str, engine: Engine, part: str | None = None) -> str:

@@ -25,16 +25,16 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.ivm.rules.aggregate import chosen, evaluated, folded, shown
-from jobs.ivm.rules.delta_join import ctes
-from jobs.ivm.rules.recompute_diff import marked, only_touched, settled
-from jobs.ivm.rules.settled import columns, render, state_column, typed
-from jobs.ivm.rules.stored import ROWS
-from jobs.model.columns import WINDOW_END, WINDOW_START
-from jobs.model.stage import AggregateStage, Session
-from jobs.model.stage_columns import hidden_columns, key_path
-from jobs.model.types import BIGINT
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.ivm.rules.aggregate import chosen, evaluated, folded, shown
+from strandline.jobs.ivm.rules.delta_join import ctes
+from strandline.jobs.ivm.rules.recompute_diff import marked, only_touched, settled
+from strandline.jobs.ivm.rules.settled import columns, render, state_column, typed
+from strandline.jobs.ivm.rules.stored import ROWS
+from strandline.jobs.model.columns import WINDOW_END, WINDOW_START
+from strandline.jobs.model.stage import AggregateStage, Session
+from strandline.jobs.model.stage_columns import hidden_columns, key_path
+from strandline.jobs.model.types import BIGINT
 
 _TIME = "__time"
 _CLOCK = "__clock"

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.render import lower
-from jobs.ivm.rules.stored import state_type, stored_columns
-from jobs.model.stage import Output, Stage
-from jobs.model.stage_columns import key_names, key_path
-from state_store.columns import FILE, OLD, POSITION, STATE
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.render import lower
+from strandline.jobs.ivm.rules.stored import state_type, stored_columns
+from strandline.jobs.model.stage import Output, Stage
+from strandline.jobs.model.stage_columns import key_names, key_path
+from strandline.state_store.columns import FILE, OLD, POSITION, STATE
 
 PRESENT = "__present"
 STEP = "__step"

@@ -15,13 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from jobs.functions.aggregates.registry import function_of
-from jobs.model.columns import EVENT_ORDER
-from jobs.model.stage import AggregateStage, MapStage, Stage, body_of
-from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, storage_of, visible_columns
-from jobs.model.types import BIGINT, SqlType, struct
-from state_store.columns import STATE
-from state_store.tablespec import TableSpec
+from strandline.jobs.functions.aggregates.registry import function_of
+from strandline.jobs.model.columns import EVENT_ORDER
+from strandline.jobs.model.stage import AggregateStage, MapStage, Stage, body_of
+from strandline.jobs.model.stage_columns import (
+    Columns,
+    hidden_columns,
+    key_names,
+    key_path,
+    storage_of,
+    visible_columns,
+)
+from strandline.jobs.model.types import BIGINT, SqlType, struct
+from strandline.state_store.columns import STATE
+from strandline.state_store.tablespec import TableSpec
 
 ROWS = "__rows"
 _MARK = "."

@@ -12,13 +12,13 @@ from typing import get_args
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.render import lower
-from jobs.ivm.rules.aggregate import filter_name
-from jobs.ivm.rules.join_sides import Side
-from jobs.model.errors import ConditionLost
-from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, Stage
-from jobs.sql.dialect import sql_of
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.render import lower
+from strandline.jobs.ivm.rules.aggregate import filter_name
+from strandline.jobs.ivm.rules.join_sides import Side
+from strandline.jobs.model.errors import ConditionLost
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, Stage
+from strandline.jobs.sql.dialect import sql_of
 
 
 def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:

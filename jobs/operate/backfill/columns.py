@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.operating_errors import RangeInseparable
-from jobs.model.stage import AggregateStage, AnalyticStage, MapStage
-from jobs.model.stage_columns import key_names, storage_of, visible_columns
-from jobs.model.types import BIGINT, DATE, TIMESTAMP
-from state_store.wording import Name, sentence
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage
+from strandline.jobs.model.stage_columns import key_names, storage_of, visible_columns
+from strandline.jobs.model.types import BIGINT, DATE, TIMESTAMP
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.model.stage import Stage
+    from strandline.jobs.model.stage import Stage
 
 Unit = Literal["milliseconds", "date", "timestamp"]
 """How a column says a moment; windows have theirs in milliseconds since the epoch, as ksqlDB has them."""

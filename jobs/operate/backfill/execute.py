@@ -14,35 +14,35 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.ivm.refresh.backfill_stage import Part, backfill_decided
-from jobs.ivm.refresh.context import Heads, RunContext
-from jobs.ivm.refresh.error_policy import decide
-from jobs.ivm.rules.stored import unmarked
-from jobs.model.definitions import View
-from jobs.model.errors import RefreshFailed
-from jobs.operate.verify.findings import counted
-from jobs.operate.verify.opened import opened
-from jobs.operate.verify.recompute import PartRows, check_recompute
-from jobs.operate.verify.rows import check_digest
-from jobs.operate.verify.subjects import subjects
-from jobs.run.orphans import sole_writer
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
-from state_store.wording import Name, Text, sentence
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.backfill_stage import Part, backfill_decided
+from strandline.jobs.ivm.refresh.context import Heads, RunContext
+from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.rules.stored import unmarked
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.operate.verify.findings import counted
+from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.operate.verify.recompute import PartRows, check_recompute
+from strandline.jobs.operate.verify.rows import check_digest
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.run.orphans import sole_writer
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from jobs.model.settings import Settings
-    from jobs.model.steps import Steps
-    from jobs.operate.backfill.plan import BackfillPlan
-    from jobs.operate.verify.opened import Opened
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.operate.backfill.plan import BackfillPlan
+    from strandline.jobs.operate.verify.opened import Opened
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import engine_of
-from jobs.model.operating_errors import RangeInseparable
-from jobs.model.types import DATE, TIMESTAMP
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.types import DATE, TIMESTAMP
 
 if TYPE_CHECKING:
-    from jobs.operate.backfill.columns import TimeColumn
+    from strandline.jobs.operate.backfill.columns import TimeColumn
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import InsertQuery, View
-from jobs.model.errors import RefreshFailed
-from jobs.model.operating_errors import RangeInseparable
-from jobs.operate.backfill.columns import time_column
-from jobs.run.schedule import maintained
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import InsertQuery, View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.operate.backfill.columns import time_column
+from strandline.jobs.run.schedule import maintained
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.model.settings import Settings
-    from jobs.operate.backfill.columns import TimeColumn
-    from jobs.operate.backfill.period import Period
-    from jobs.run.schedule import Maintained
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.backfill.columns import TimeColumn
+    from strandline.jobs.operate.backfill.period import Period
+    from strandline.jobs.run.schedule import Maintained
 
 
 @dataclass(frozen=True)

@@ -12,24 +12,24 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.steps import UNWATCHED
-from jobs.operate.backup import manifest as manifests
-from jobs.operate.backup.image import check_definitions
-from jobs.operate.backup.manifest import Manifest, Stored, TableState
-from jobs.operate.backup.scrub import execute_scrub
-from state_store.delta import log
-from state_store.errors import CorruptState, VersionGone
-from state_store.failpoints import failpoint
-from state_store.files import make_folder, replace
-from state_store.layout import Lake
-from state_store.paths import sizes_below, within
-from state_store.wording import Name, sentence
+from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.operate.backup import manifest as manifests
+from strandline.jobs.operate.backup.image import check_definitions
+from strandline.jobs.operate.backup.manifest import Manifest, Stored, TableState
+from strandline.jobs.operate.backup.scrub import execute_scrub
+from strandline.state_store.delta import log
+from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import sizes_below, within
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from jobs.model.steps import Steps
-    from jobs.operate.backup.image import ImageFile
-    from jobs.operate.backup.plan import BackupPlan
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.operate.backup.image import ImageFile
+    from strandline.jobs.operate.backup.plan import BackupPlan
 
 
 @dataclass(frozen=True)

@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from jobs.catalog.catalog import Catalog
-from jobs.operate.verify.history import oldest_base
-from jobs.operate.verify.subjects import subjects
-from state_store.delta import log, reader
-from state_store.delta.cleanup_plan import named_since
-from state_store.delta.snapshot import read_snapshot
-from state_store.delta.staging import stated_checksum
-from state_store.errors import CorruptState, InputReplaced, VersionGone
-from state_store.paths import sizes_below, within
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.operate.verify.history import oldest_base
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup_plan import named_since
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.staging import stated_checksum
+from strandline.state_store.errors import CorruptState, InputReplaced, VersionGone
+from strandline.state_store.paths import sizes_below, within
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from jobs.operate.verify.subjects import Subject
-    from state_store.commits import Head, TableVersion
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.commits import Head, TableVersion
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 _LOG = "_delta_log/"
 

@@ -14,17 +14,17 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.operate.backup.image import ImageFile
-from state_store.checksum import of_members
-from state_store.errors import BackupBroken
-from state_store.files import make_folder, replace
-from state_store.layout import Lake
-from state_store.paths import is_folder, sizes_below
+from strandline.jobs.operate.backup.image import ImageFile
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import BackupBroken
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import is_folder, sizes_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 _FORMAT: Final = 1
 _LATEST: Final = "latest.json"

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.operate.backup.image import lake_image
-from jobs.operate.backup.manifest import numbers, objects, read_latest
-from jobs.operate.backup.scrub import plan_scrub
-from jobs.operate.verify.findings import sized
-from state_store.delta import log
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import BackupBroken
-from state_store.layout import Lake
-from state_store.paths import file_names, is_folder, sizes_below, within
+from strandline.jobs.operate.backup.image import lake_image
+from strandline.jobs.operate.backup.manifest import numbers, objects, read_latest
+from strandline.jobs.operate.backup.scrub import plan_scrub
+from strandline.jobs.operate.verify.findings import sized
+from strandline.state_store.delta import log
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import BackupBroken
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import file_names, is_folder, sizes_below, within
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from jobs.operate.backup.image import Image, ImageFile
-    from jobs.operate.backup.manifest import Manifest, Stored
-    from jobs.operate.backup.scrub import Scrub
-    from state_store.paths import LakePath
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.backup.image import Image, ImageFile
+    from strandline.jobs.operate.backup.manifest import Manifest, Stored
+    from strandline.jobs.operate.backup.scrub import Scrub
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

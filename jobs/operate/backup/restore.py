@@ -13,24 +13,24 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.model.steps import UNWATCHED
-from jobs.operate.backup import manifest as manifests
-from jobs.operate.verify.findings import sized
-from state_store.delta import reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import BackupBroken, LakeNotEmpty
-from state_store.failpoints import failpoint
-from state_store.files import make_folder, replace
-from state_store.folders import remove_file
-from state_store.hashing.digest import Digest
-from state_store.layout import Lake
-from state_store.paths import sizes_below, within
-from state_store.wording import Name, sentence
+from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.operate.backup import manifest as manifests
+from strandline.jobs.operate.verify.findings import sized
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import BackupBroken, LakeNotEmpty
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.folders import remove_file
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import sizes_below, within
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.model.steps import Steps
-    from jobs.operate.backup.manifest import Manifest, Stored
-    from state_store.paths import LakePath
+    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.operate.backup.manifest import Manifest, Stored
+    from strandline.state_store.paths import LakePath
 
 _MARK: Final = "restoring.json"
 

@@ -14,17 +14,17 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.operate.backup import manifest as manifests
-from state_store.errors import BackupBroken
-from state_store.files import replace
-from state_store.layout import Lake
-from state_store.paths import within
+from strandline.jobs.operate.backup import manifest as manifests
+from strandline.state_store.errors import BackupBroken
+from strandline.state_store.files import replace
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.operate.backup.image import Image
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.backup.image import Image
+    from strandline.state_store.paths import LakePath
 
 SCRUB_DAYS: Final = 30
 """Each file is read again within this time, if backups are made at least as often: storage arrays are scrubbed monthly,

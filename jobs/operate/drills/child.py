@@ -1,14 +1,14 @@
-"""A driver in a process of its own, to be killed: `python -m jobs.operate.drills.child VIEW` refreshes one view."""
+"""A driver to be killed: `python -m strandline.jobs.operate.drills.child VIEW` refreshes one view."""
 
 from __future__ import annotations
 
 import sys
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.settings import load_settings
-from jobs.operate.drills.refreshed import refreshed
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.operate.drills.refreshed import refreshed
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 
 def main() -> int:

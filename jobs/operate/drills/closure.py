@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.model import tables
-from jobs.model.definitions import Source, View
-from jobs.run.schedule import maintained
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.run.schedule import maintained
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.run.schedule import Maintained
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.run.schedule import Maintained
 
 
 def levels(view: str, catalog: Catalog) -> list[list[Maintained]]:

@@ -6,24 +6,24 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from jobs.operate.drills.rollback import midway, readable, rolled_back
-from jobs.operate.drills.scenario import Recovery
-from jobs.operate.verify.reach import reach
-from state_store.delta import log, reader
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.errors import VersionGone
-from state_store.folders import remove_file
-from state_store.hashing.digest import Digest
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
+from strandline.jobs.operate.drills.rollback import midway, readable, rolled_back
+from strandline.jobs.operate.drills.scenario import Recovery
+from strandline.jobs.operate.verify.reach import reach
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.folders import remove_file
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jobs.operate.drills.ground import Ground
-    from state_store.replicas.progress import Progress
+    from strandline.jobs.operate.drills.ground import Ground
+    from strandline.state_store.replicas.progress import Progress
 
 
 def rehearse(ground: Ground) -> Recovery:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import execute_restore, plan_restore
-from jobs.operate.drills.scenario import Recovery, Unrehearsable
-from jobs.operate.verify.findings import sized
-from state_store.delta import log, reader
-from state_store.hashing.digest import Digest
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
+from strandline.jobs.operate.verify.findings import sized
+from strandline.state_store.delta import log, reader
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.operate.drills.ground import Ground
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.drills.ground import Ground
+    from strandline.state_store.paths import LakePath
 
 
 def rehearse(ground: Ground) -> Recovery:

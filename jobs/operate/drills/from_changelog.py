@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.operate.drills.rollback import midway, readable
-from jobs.operate.drills.scenario import Recovery
-from jobs.operate.verify.reach import reach
-from state_store import changelog
-from state_store.columns import TIMESTAMP, VERSION, WEIGHT
-from state_store.delta import reader
-from state_store.errors import VersionGone
-from state_store.hashing.digest import Digest, digest_of_table
+from strandline.jobs.operate.drills.rollback import midway, readable
+from strandline.jobs.operate.drills.scenario import Recovery
+from strandline.jobs.operate.verify.reach import reach
+from strandline.state_store import changelog
+from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.hashing.digest import Digest, digest_of_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-    from jobs.operate.drills.ground import Ground
+    from strandline.jobs.operate.drills.ground import Ground
 
 
 def rehearse(ground: Ground) -> Recovery:

@@ -13,29 +13,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.model.definitions import Source, View
-from jobs.model.errors import UnknownName
-from jobs.operate.backup.image import check_definitions, lake_image
-from jobs.operate.drills.closure import closure
-from jobs.operate.verify.difference import difference
-from jobs.operate.verify.opened import opened
-from jobs.operate.verify.recompute import lasting_key
-from jobs.operate.verify.subjects import subjects
-from state_store.delta import reader
-from state_store.errors import VersionGone
-from state_store.layout import Lake
-from state_store.wording import sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.operate.backup.image import check_definitions, lake_image
+from strandline.jobs.operate.drills.closure import closure
+from strandline.jobs.operate.verify.difference import difference
+from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.operate.verify.recompute import lasting_key
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.model.settings import Settings
-    from jobs.operate.backup.image import ImageFile
-    from jobs.operate.verify.opened import Opened
-    from jobs.operate.verify.subjects import Subject
-    from state_store.paths import LakePath
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.backup.image import ImageFile
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from jobs.operate.drills.run import DrillResult
-from state_store.errors import CorruptState
-from state_store.files import make_folder, replace
-from state_store.paths import files_in
+from strandline.jobs.operate.drills.run import DrillResult
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import make_folder, replace
+from strandline.state_store.paths import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state_store.layout import Lake
+    from strandline.state_store.layout import Lake
 
 _FORMAT: Final = 1
 

@@ -11,14 +11,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.errors import RefreshFailed
-from jobs.operate.drills.point_in_time import taken_back
-from jobs.operate.drills.refreshed import refreshed
-from jobs.operate.drills.scenario import Recovery
-from state_store.delta import log
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.operate.drills.point_in_time import taken_back
+from strandline.jobs.operate.drills.refreshed import refreshed
+from strandline.jobs.operate.drills.scenario import Recovery
+from strandline.state_store.delta import log
 
 if TYPE_CHECKING:
-    from jobs.operate.drills.ground import Ground
+    from strandline.jobs.operate.drills.ground import Ground
 
 _FAILPOINT: Final = "before-log-entry"
 """All files of the epoch are flushed, and no commit names them: the most that a kill can leave behind."""
@@ -69,7 +69,7 @@ def _child(ground: Ground, failpoint: str) -> subprocess.CompletedProcess[str]:
         "STRANDLINE_KERNEL_MEMORY_MB": str(settings.kernel_memory_mb),
         "STRANDLINE_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "jobs.operate.drills.child", ground.view]
+    command = [sys.executable, "-m", "strandline.jobs.operate.drills.child", ground.view]
     try:
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except subprocess.TimeoutExpired as error:

@@ -6,21 +6,21 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from jobs.operate.drills.refreshed import refreshed
-from jobs.operate.drills.scenario import Recovery
-from state_store.delta import log, reader
-from state_store.folders import discard_folder, remove_file
-from state_store.hashing.digest import Digest
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.replica import Replica
-from state_store.replicas.rocksdb.store import RocksStore
+from strandline.jobs.operate.drills.refreshed import refreshed
+from strandline.jobs.operate.drills.scenario import Recovery
+from strandline.state_store.delta import log, reader
+from strandline.state_store.folders import discard_folder, remove_file
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.rocksdb.store import RocksStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jobs.operate.drills.ground import Ground
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.drills.ground import Ground
+    from strandline.state_store.paths import LakePath
 
 
 def rehearse(ground: Ground) -> Recovery:

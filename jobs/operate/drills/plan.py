@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import UnknownName
-from jobs.operate.drills.closure import drillable
-from jobs.operate.drills.scenarios import chosen
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.operate.drills.closure import drillable
+from strandline.jobs.operate.drills.scenarios import chosen
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.model.settings import Settings
+    from strandline.jobs.model.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.operate.drills.refreshed import refreshed
-from jobs.operate.drills.rollback import midway, readable, rolled_back
-from jobs.operate.drills.scenario import Recovery
-from jobs.operate.verify.reach import reach
-from state_store.errors import VersionGone
+from strandline.jobs.operate.drills.refreshed import refreshed
+from strandline.jobs.operate.drills.rollback import midway, readable, rolled_back
+from strandline.jobs.operate.drills.scenario import Recovery
+from strandline.jobs.operate.verify.reach import reach
+from strandline.state_store.errors import VersionGone
 
 if TYPE_CHECKING:
-    from jobs.operate.drills.ground import Ground
-    from state_store.delta.log import Commit
+    from strandline.jobs.operate.drills.ground import Ground
+    from strandline.state_store.delta.log import Commit
 
 
 def rehearse(ground: Ground) -> Recovery:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.operate.drills.scenario import Recovery, Unrehearsable
-from jobs.operate.verify.findings import counted
-from jobs.operate.verify.recompute import check_recompute, has_sql
-from jobs.operate.verify.rows import check_digest
-from state_store.delta import reader
-from state_store.wording import Name, sentence
+from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
+from strandline.jobs.operate.verify.findings import counted
+from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
+from strandline.jobs.operate.verify.rows import check_digest
+from strandline.state_store.delta import reader
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.operate.drills.ground import Ground
+    from strandline.jobs.operate.drills.ground import Ground
 
 
 def rehearse(ground: Ground) -> Recovery:

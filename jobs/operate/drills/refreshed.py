@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from jobs.functions.python.register import Library
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.errors import EngineRefused
-from jobs.operate.drills.closure import levels
-from jobs.operate.drills.scenario import Unrehearsable
-from jobs.run.refresh_views import refresh_all
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.errors import EngineRefused
+from strandline.jobs.operate.drills.closure import levels
+from strandline.jobs.operate.drills.scenario import Unrehearsable
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.settings import Settings
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.settings import Settings
 
 
 def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.operate.drills.scenario import Unrehearsable
-from state_store.delta import log
-from state_store.folders import remove_file
+from strandline.jobs.operate.drills.scenario import Unrehearsable
+from strandline.state_store.delta import log
+from strandline.state_store.folders import remove_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from state_store.delta.log import Commit
+    from strandline.state_store.delta.log import Commit
 
 
 def readable(path: Path, base: int) -> list[Commit]:

@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.operate.drills.ground import copied
-from jobs.operate.drills.scenario import Recovery, Unrehearsable
-from jobs.operate.drills.scenarios import scenario
-from state_store.errors import StrandlineError
-from state_store.folders import remove_left_behind
-from state_store.wording import sentence
+from strandline.jobs.operate.drills.ground import copied
+from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
+from strandline.jobs.operate.drills.scenarios import scenario
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.folders import remove_left_behind
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from jobs.operate.drills.plan import Drill
-    from state_store.paths import LakePath
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.drills.plan import Drill
+    from strandline.state_store.paths import LakePath
 
 
 _PREFIX: Final = "strandline-drill-"

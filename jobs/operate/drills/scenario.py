@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.operate.drills.ground import Ground
+    from strandline.jobs.operate.drills.ground import Ground
 
 
 @dataclass(frozen=True)

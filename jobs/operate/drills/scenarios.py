@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.errors import UnknownName
-from jobs.operate.drills import (
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.operate.drills import (
     feed_gap,
     from_backup,
     from_changelog,
@@ -15,7 +15,7 @@ from jobs.operate.drills import (
     recomputed,
     short_topic,
 )
-from jobs.operate.drills.scenario import Scenario
+from strandline.jobs.operate.drills.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,21 +9,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.offsets import committed_offsets, start_offsets
-from jobs.model.definitions import Source
-from jobs.model.errors import OffsetsVanished
-from jobs.operate.drills import recomputed
-from jobs.operate.drills.scenario import Recovery, Unrehearsable
-from jobs.operate.verify.events import check_offsets
-from state_store.folders import remove_file
-from state_store.paths import files_in
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import OffsetsVanished
+from strandline.jobs.operate.drills import recomputed
+from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
+from strandline.jobs.operate.verify.events import check_offsets
+from strandline.state_store.folders import remove_file
+from strandline.state_store.paths import files_in
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.operate.drills.ground import Ground
+    from strandline.jobs.operate.drills.ground import Ground
 
 
 def rehearse(ground: Ground) -> Recovery:

@@ -17,28 +17,28 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.retention.logs import trim_log
-from jobs.model.steps import UNWATCHED
-from jobs.operate.maintenance.proof import proved
-from jobs.operate.maintenance.specs import kept_aside, specs
-from jobs.operate.verify.opened import opened
-from jobs.run.orphans import sole_writer
-from state_store.delta.cleanup import clean
-from state_store.delta.compaction import compact
-from state_store.delta.compaction_plan import plan_compaction
-from state_store.errors import CommitConflict, WriterBusy
-from state_store.hashing.digest import Digest
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.retention.logs import trim_log
+from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.operate.maintenance.proof import proved
+from strandline.jobs.operate.maintenance.specs import kept_aside, specs
+from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.run.orphans import sole_writer
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.compaction import compact
+from strandline.state_store.delta.compaction_plan import plan_compaction
+from strandline.state_store.errors import CommitConflict, WriterBusy
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.model.settings import Settings
-    from jobs.model.steps import Steps
-    from jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
-    from state_store.tablespec import TableSpec
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
+    from strandline.state_store.tablespec import TableSpec
 
 
 @dataclass(frozen=True)

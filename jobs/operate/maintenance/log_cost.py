@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.model import tables
-from jobs.model.definitions import Source
-from jobs.operate.verify.findings import sized
-from state_store.delta import reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import StoreError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.operate.verify.findings import sized
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import StoreError
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.model.settings import Settings
-    from state_store.commits import CommitRecord
-    from state_store.delta.snapshot import Snapshot
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.snapshot import Snapshot
 
 _TIME = "_timestamp"
 

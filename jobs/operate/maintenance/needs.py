@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.operate.verify.subjects import subjects
-from state_store.delta import reader
-from state_store.retention import Need
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.state_store.delta import reader
+from strandline.state_store.retention import Need
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.state_store.layout import Lake
 
 
 def needs_by_vector(lake: Lake, catalog: Catalog) -> dict[str, list[Need]]:

@@ -5,31 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.retention.logs import plan_log_trim
-from jobs.model.definitions import Source
-from jobs.operate.maintenance.log_cost import log_cost
-from jobs.operate.maintenance.needs import needs_by_vector
-from jobs.operate.maintenance.restore_cost import RestoreCost, restore_cost
-from jobs.operate.verify.findings import sized
-from jobs.operate.verify.subjects import subjects
-from state_store.delta import log, reader
-from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from state_store.delta.compaction_plan import plan_compaction
-from state_store.delta.snapshot import read_snapshot
-from state_store.layout import Lake
-from state_store.retention import Retention
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.retention.logs import plan_log_trim
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.operate.maintenance.log_cost import log_cost
+from strandline.jobs.operate.maintenance.needs import needs_by_vector
+from strandline.jobs.operate.maintenance.restore_cost import RestoreCost, restore_cost
+from strandline.jobs.operate.verify.findings import sized
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.delta.compaction_plan import plan_compaction
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.layout import Lake
+from strandline.state_store.retention import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobs.ivm.retention.logs import LogTrim
-    from jobs.model.settings import Settings
-    from jobs.operate.maintenance.log_cost import LogCost
-    from jobs.operate.verify.subjects import Subject
-    from state_store.delta.cleanup_plan import CleanupPlan
-    from state_store.delta.compaction_plan import CompactionPlan
-    from state_store.retention import Need
+    from strandline.jobs.ivm.retention.logs import LogTrim
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.maintenance.log_cost import LogCost
+    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.delta.cleanup_plan import CleanupPlan
+    from strandline.state_store.delta.compaction_plan import CompactionPlan
+    from strandline.state_store.retention import Need
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.operate.verify.feed import check_feed
-from jobs.operate.verify.rows import check_digest
-from state_store.delta import reader
-from state_store.errors import StoreError
-from state_store.wording import joined
+from strandline.jobs.operate.verify.feed import check_feed
+from strandline.jobs.operate.verify.rows import check_digest
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StoreError
+from strandline.state_store.wording import joined
 
 if TYPE_CHECKING:
-    from jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.opened import Opened
 
 
 @dataclass(frozen=True)

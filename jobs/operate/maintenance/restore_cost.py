@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_store.delta import log, reader
+from strandline.state_store.delta import log, reader
 
 if TYPE_CHECKING:
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ingest.event_logs import dead_letter_spec, log_spec
-from jobs.ivm.rules.stored import spec_of
-from jobs.model.definitions import Source
-from jobs.run.schedule import maintained
-from state_store.delta.schema import arrow_schema
-from state_store.tablespec import TableSpec
+from strandline.jobs.ingest.event_logs import dead_letter_spec, log_spec
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.run.schedule import maintained
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from state_store.delta.snapshot import Snapshot
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.state_store.delta.snapshot import Snapshot
 
 
 def specs(catalog: Catalog) -> dict[str, TableSpec]:

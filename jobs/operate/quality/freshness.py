@@ -15,20 +15,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from jobs.ingest.offsets import committed_offsets, start_offsets
-from jobs.model import tables
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.stewardship import Stewardship
-from jobs.run.heartbeat import read_beat
-from state_store.delta import log as delta_log
-from state_store.delta import reader
+from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.state_store.delta import log as delta_log
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.ingest.logs.log import Log
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.state_store.layout import Lake
 
 
 _NEVER: Final = -1

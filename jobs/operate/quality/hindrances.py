@@ -14,21 +14,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jobs.expect.approvals import read_approval
-from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.stewardship import Stewardship
-from jobs.run.heartbeat import read_beat
-from state_store.delta import heads
-from state_store.delta import log as delta_log
-from state_store.errors import StoreError
+from strandline.jobs.expect.approvals import read_approval
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.state_store.delta import heads
+from strandline.state_store.delta import log as delta_log
+from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.definitions import Definition
-    from jobs.run.heartbeat import Beat
-    from state_store.layout import Lake
+    from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.run.heartbeat import Beat
+    from strandline.state_store.layout import Lake
 
 State = Literal["damaged", "stopped", "held"]
 

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from jobs.expect.verdict import Verdict
-from jobs.ivm.plan.plan import plan
-from jobs.model.stage import AggregateStage
-from jobs.operate.verify.verify import verify
-from state_store.delta import reader
-from state_store.errors import StrandlineError
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.stage import AggregateStage
+from strandline.jobs.operate.verify.verify import verify
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
-    from jobs.model.settings import Settings
-    from jobs.model.stage import Stage
-    from jobs.operate.verify.findings import Check
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.stage import Stage
+    from strandline.jobs.operate.verify.findings import Check
+    from strandline.state_store.layout import Lake
 
 PROOFS: Final = {
     "recompute": "DuckDB gets the same rows from the view's SQL over its inputs.",

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.functions.failing_rows import BREAKS
-from jobs.ivm.refresh.guarded_stage import REASON, ROW
-from jobs.model import tables
-from jobs.operate.verify.findings import counted
-from state_store.delta import reader
+from strandline.jobs.functions.failing_rows import BREAKS
+from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW
+from strandline.jobs.model import tables
+from strandline.jobs.operate.verify.findings import counted
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.expect.verdict import Verdict
-    from jobs.model.stewardship import Expectation
-    from state_store.layout import Lake
+    from strandline.jobs.expect.verdict import Verdict
+    from strandline.jobs.model.stewardship import Expectation
+    from strandline.state_store.layout import Lake
 
 _SAMPLES: Final = 10
 """Rows to look at, as many as Great Expectations gives of those that fail."""

@@ -12,24 +12,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jobs.expect.verdict import Verdict
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.late import late_in
-from jobs.model import tables
-from jobs.model.definitions import Source, View
-from jobs.model.stewardship import Stewardship
-from jobs.operate.quality.hindrances import Hindrance, Hindrances
-from jobs.operate.verify.findings import counted
-from state_store.delta import reader
-from state_store.errors import StrandlineError
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.late import late_in
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
+from strandline.jobs.operate.verify.findings import counted
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.stewardship import Severity
-    from jobs.operate.quality.freshness import Waiting
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.stewardship import Severity
+    from strandline.jobs.operate.quality.freshness import Waiting
+    from strandline.state_store.layout import Lake
 
 VITAL_SIGNS: Final = {
     "state": "The view goes on: it is neither damaged, nor stopped, nor held by a blocking expectation.",

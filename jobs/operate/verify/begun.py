@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.begun_logs import moment
-from state_store.delta import reader
-from state_store.wording import Name, sentence
+from strandline.jobs.ivm.refresh.begun_logs import moment
+from strandline.state_store.delta import reader
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from state_store.commits import TableVersion, Trimmed
-    from state_store.layout import Lake
+    from strandline.state_store.commits import TableVersion, Trimmed
+    from strandline.state_store.layout import Lake
 
 
 class BegunLater(Exception):

@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from state_store.hashing.digest import digest_of_table
-from state_store.python_values import python_values
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

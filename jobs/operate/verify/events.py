@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobs.ingest.identity import check_same
-from jobs.model import tables
-from jobs.model.columns import PARTITIONS_EACH
-from jobs.model.definitions import Source
-from jobs.model.errors import SourceUnavailable, TopicMissing
-from jobs.operate.verify.findings import counted, failed, passed, skipped
-from state_store.delta import reader
-from state_store.errors import StoreError
+from strandline.jobs.ingest.identity import check_same
+from strandline.jobs.model import tables
+from strandline.jobs.model.columns import PARTITIONS_EACH
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
+from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.ingest.logs.log import Log
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 _Offsets = dict[int, Any]
 """{partition: its offsets, sorted, as an array of int64}"""

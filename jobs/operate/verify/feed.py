@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobs.operate.verify.findings import counted, failed, passed
-from jobs.operate.verify.reach import reach
-from state_store.changelog import META
-from state_store.columns import WEIGHT
-from state_store.commits import COLUMNS, REBUILD, TRIM
-from state_store.delta import log, reader
-from state_store.delta.feed import changes_of
-from state_store.delta.snapshot import unproven_snapshot
-from state_store.hashing.digest import Digest
-from state_store.hashing.row_lanes import row_lanes
-from state_store.trims.trim import what_went
+from strandline.jobs.operate.verify.findings import counted, failed, passed
+from strandline.jobs.operate.verify.reach import reach
+from strandline.state_store.changelog import META
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.commits import COLUMNS, REBUILD, TRIM
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.feed import changes_of
+from strandline.state_store.delta.snapshot import unproven_snapshot
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.hashing.row_lanes import row_lanes
+from strandline.state_store.trims.trim import what_went
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
 
 
 def check_feed(table: Opened, rows: Digest) -> Outcome:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.operate.verify.findings import counted, failed, passed, skipped
-from state_store.delta import log
-from state_store.delta.deletion_vectors import deleted_rows, vector_file
-from state_store.delta.staging import checksum, stated_checksum
-from state_store.delta.statistics import row_count
-from state_store.errors import StoreError
-from state_store.paths import file_size, within
-from state_store.wording import Name, sentence
+from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
+from strandline.state_store.delta import log
+from strandline.state_store.delta.deletion_vectors import deleted_rows, vector_file
+from strandline.state_store.delta.staging import checksum, stated_checksum
+from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.errors import StoreError
+from strandline.state_store.paths import file_size, within
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.state_store.paths import LakePath
 
 
 def check_files(table: Opened) -> Outcome:

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobs.operate.verify.findings import counted, failed, passed, skipped
-from state_store import begun
-from state_store.delta import log, reader
-from state_store.delta.checkpoint import live_actions
-from state_store.delta.snapshot import unproven_snapshot
-from state_store.paths import any_file
-from state_store.tablespec import CHECKPOINT_INTERVAL
+from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
+from strandline.state_store import begun
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.checkpoint import live_actions
+from strandline.state_store.delta.snapshot import unproven_snapshot
+from strandline.state_store.paths import any_file
+from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
-    from state_store.delta.entry import Action
-    from state_store.layout import Lake
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
 _FILE = ("size", "stats", "tags", "deletionVector")
 _TABLE = ("id", "schemaString", "configuration", "partitionColumns")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from state_store.columns import STATE
-from state_store.delta import reader
-from state_store.errors import StoreError
-from state_store.hashing.digest import digest_of_table
-from state_store.wording import Name, sentence
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StoreError
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
-    from state_store.commits import TableVersion
-    from state_store.layout import Lake
+    from strandline.state_store.commits import TableVersion
+    from strandline.state_store.layout import Lake
 
 
 class InputUnreadable(Exception):

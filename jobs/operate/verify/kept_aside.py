@@ -9,35 +9,35 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import engine_of
-from jobs.engines.listed import listed
-from jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
-from jobs.ivm.rules.delta_join import all_rows
-from jobs.model.stage import inputs_of
-from jobs.model.types import BaseType
-from jobs.operate.verify.begun import BegunLater, check_begun
-from jobs.operate.verify.difference import difference
-from jobs.operate.verify.findings import counted, failed, passed, skipped
-from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
-from jobs.run.schedule import maintained
-from jobs.serve.duck import Duck
-from state_store.delta import reader
-from state_store.errors import StrandlineError
-from state_store.wording import Name, sentence
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.engines.listed import listed
+from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
+from strandline.jobs.ivm.rules.delta_join import all_rows
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.operate.verify.begun import BegunLater, check_begun
+from strandline.jobs.operate.verify.difference import difference
+from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
+from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.duck import Duck
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.functions.python.register import Library
-    from jobs.model.definitions import Source, View
-    from jobs.model.stage import MapStage
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
-    from jobs.run.schedule import Maintained
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.model.definitions import Source, View
+    from strandline.jobs.model.stage import MapStage
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.run.schedule import Maintained
+    from strandline.state_store.layout import Lake
 
 # The JSON of other types is spelled by the engine that wrote the row.
 _SPELLED_ALIKE = (BaseType.INT, BaseType.BIGINT, BaseType.VARCHAR, BaseType.BOOLEAN)

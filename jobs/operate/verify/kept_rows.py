@@ -12,22 +12,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import Source
-from jobs.model.stage import LatestStage, MapStage, inputs_of
-from jobs.model.stage_columns import storage_of
-from state_store.columns import STATE
-from state_store.delta import reader
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
-    from jobs.operate.verify.opened import Opened
-    from state_store.commits import Trimmed
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.state_store.commits import Trimmed
 
 _PLACE = ("_partition", "_offset")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jobs.ivm.refresh.epoch import FROM_TOPIC
-from jobs.operate.verify.findings import Outcome, counted, failed, passed, skipped
-from state_store.delta import log, reader
-from state_store.errors import StoreError, VersionGone
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
+from strandline.jobs.operate.verify.findings import Outcome, counted, failed, passed, skipped
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StoreError, VersionGone
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
-    from jobs.operate.verify.opened import Opened
-    from jobs.operate.verify.subjects import Subject
-    from state_store.commits import TableVersion
-    from state_store.layout import Lake
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.commits import TableVersion
+    from strandline.state_store.layout import Lake
 
 
 PUT_BACK: Final = "its rows were put back from its changelog topic"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_store.delta import log, reader
-from state_store.delta.snapshot import read_snapshot, unproven_snapshot
-from state_store.errors import CorruptState
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.snapshot import read_snapshot, unproven_snapshot
+from strandline.state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from jobs.operate.verify.subjects import Subject
-    from state_store.commits import CommitRecord, Head
-    from state_store.delta.snapshot import Snapshot
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.catalog.relations import event_log
-from jobs.engines.engine import engine_of
-from jobs.model.columns import EVENT_ORDER, TOMBSTONE
-from jobs.model.definitions import Source, View
-from jobs.model.relation import Relation
-from jobs.model.view_options import ViewOptions
-from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import Query, SetOperation, relations_of
-from jobs.query.recompute.select import recompute_sql
+from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.model.columns import EVENT_ORDER, TOMBSTONE
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.view_options import ViewOptions
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical.query import Query, SetOperation, relations_of
+from strandline.jobs.query.recompute.select import recompute_sql
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import InsertQuery
-    from jobs.query.recompute.text import Fate
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import InsertQuery
+    from strandline.jobs.query.recompute.text import Fate
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.operate.verify.findings import Outcome, failed
-from jobs.operate.verify.history import oldest_base
-from state_store.delta import log
-from state_store.delta.deletion_vectors import vector_file
-from state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
+from strandline.jobs.operate.verify.findings import Outcome, failed
+from strandline.jobs.operate.verify.history import oldest_base
+from strandline.state_store.delta import log
+from strandline.state_store.delta.deletion_vectors import vector_file
+from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from jobs.operate.verify.opened import Opened
-    from state_store.paths import LakePath
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.state_store.paths import LakePath
 
 
 @dataclass(frozen=True)

@@ -9,35 +9,35 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.engines.engine import engine_of
-from jobs.engines.listed import listed
-from jobs.model.columns import PARTITIONS_EACH
-from jobs.model.definitions import Source, View
-from jobs.operate.verify.begun import BegunLater, check_begun
-from jobs.operate.verify.difference import difference
-from jobs.operate.verify.findings import counted, failed, passed, skipped
-from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
-from jobs.operate.verify.kept_rows import carries_place, kept_rows, of_keys
-from jobs.operate.verify.lineage import PUT_BACK, was_put_back
-from jobs.operate.verify.queries import frozen, queries
-from jobs.serve.duck import Duck
-from state_store.delta import reader
-from state_store.errors import StrandlineError
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.engines.listed import listed
+from strandline.jobs.model.columns import PARTITIONS_EACH
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.operate.verify.begun import BegunLater, check_begun
+from strandline.jobs.operate.verify.difference import difference
+from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
+from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from strandline.jobs.operate.verify.kept_rows import carries_place, kept_rows, of_keys
+from strandline.jobs.operate.verify.lineage import PUT_BACK, was_put_back
+from strandline.jobs.operate.verify.queries import frozen, queries
+from strandline.jobs.serve.duck import Duck
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.functions.python.register import Library
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
-    from jobs.operate.verify.queries import Recomputed
-    from jobs.operate.verify.subjects import Subject
-    from state_store.commits import TableVersion
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.queries import Recomputed
+    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.commits import TableVersion
+    from strandline.state_store.layout import Lake
 
 
 _FROZEN: Final = "an event joins a table as it was when the event came: its versions do not tell that"

@@ -6,13 +6,13 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.operate.verify.findings import Check, Outcome, failed, skipped
-from state_store.errors import StoreError, StrandlineError
+from strandline.jobs.operate.verify.findings import Check, Outcome, failed, skipped
+from strandline.state_store.errors import StoreError, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.operate.verify.subjects import Subject
+    from strandline.jobs.operate.verify.subjects import Subject
 
 _log = logging.getLogger("strandline.verify")
 

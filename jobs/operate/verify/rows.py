@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.operate.verify.findings import counted, failed, passed
-from state_store.hashing.digest import Digest
+from strandline.jobs.operate.verify.findings import counted, failed, passed
+from strandline.state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
-    from jobs.operate.verify.findings import Outcome
-    from jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.findings import Outcome
+    from strandline.jobs.operate.verify.opened import Opened
 
 
 def check_digest(table: Opened, rows: Digest) -> Outcome:

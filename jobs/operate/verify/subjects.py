@@ -6,23 +6,23 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jobs.catalog import drops
-from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import UnknownName
-from jobs.run.schedule import maintained
-from jobs.run.shared.reading import shared_tables
-from state_store.errors import StrandlineError
-from state_store.layout import Lake, name_of
-from state_store.paths import folders_in
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog import drops
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.shared.reading import shared_tables
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.paths import folders_in
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Definition
-    from state_store.paths import LakePath
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition
+    from strandline.state_store.paths import LakePath
 
 REBUILD_HINT = "type: strandline rebuild "
 """What the way out of a broken table begins with, where a rebuild is one."""

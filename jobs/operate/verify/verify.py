@@ -14,35 +14,35 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import Source
-from jobs.model.steps import UNWATCHED
-from jobs.operate.verify.events import check_offsets, check_topic
-from jobs.operate.verify.feed import check_feed
-from jobs.operate.verify.files import check_files, check_vectors
-from jobs.operate.verify.history import check_checkpoint, check_log, check_sums
-from jobs.operate.verify.kept_aside import check_dead_letters
-from jobs.operate.verify.lineage import check_definition, check_known, check_vector
-from jobs.operate.verify.opened import opened
-from jobs.operate.verify.recompute import check_recompute, has_sql
-from jobs.operate.verify.report import Report
-from jobs.operate.verify.rows import check_digest, check_row_count
-from jobs.operate.verify.subjects import subjects
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.operate.verify.events import check_offsets, check_topic
+from strandline.jobs.operate.verify.feed import check_feed
+from strandline.jobs.operate.verify.files import check_files, check_vectors
+from strandline.jobs.operate.verify.history import check_checkpoint, check_log, check_sums
+from strandline.jobs.operate.verify.kept_aside import check_dead_letters
+from strandline.jobs.operate.verify.lineage import check_definition, check_known, check_vector
+from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
+from strandline.jobs.operate.verify.report import Report
+from strandline.jobs.operate.verify.rows import check_digest, check_row_count
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobs.ingest.logs.log import Log
-    from jobs.model.settings import Settings
-    from jobs.model.steps import Steps
-    from jobs.operate.verify.findings import Check, Outcome
-    from jobs.operate.verify.opened import Opened
-    from jobs.operate.verify.subjects import Subject
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.operate.verify.findings import Check, Outcome
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.subjects import Subject
 
 
 def verify(

@@ -17,15 +17,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.calls import AnalyticCall
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.model.types import BIGINT
-from jobs.query.expressions.scope import column
-from jobs.query.logical.conditions import aliases
-from jobs.query.logical.keys import identity
-from jobs.query.logical.query import Block, From
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import conjuncts
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.types import BIGINT
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.conditions import aliases
+from strandline.jobs.query.logical.keys import identity
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import conjuncts
 
 _NUMBER = "__w0"
 # The comparison, seen from the left side, whose nearest value is the greatest one; and the same, turned around.

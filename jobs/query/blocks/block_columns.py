@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from jobs.model.columns import ITEM, META_COLUMNS
-from jobs.model.relation import Relation
-from jobs.model.types import INT, SqlType
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.group_columns import BOUNDS, mark_outputs
-from jobs.query.logical.inputs import OUTER, Inputs, Part
-from jobs.query.logical.keys import identity, outputs_of
-from jobs.query.logical.query import Block, From
-from jobs.sql.places import Place, columns_in
+from strandline.jobs.model.columns import ITEM, META_COLUMNS
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import INT, SqlType
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.group_columns import BOUNDS, mark_outputs
+from strandline.jobs.query.logical.inputs import OUTER, Inputs, Part
+from strandline.jobs.query.logical.keys import identity, outputs_of
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.sql.places import Place, columns_in
 
 
 def inputs_of(block: Block) -> Inputs:

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.stage import Output
-from jobs.query.logical.query import Block
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.logical.query import Block
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.Escape)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)

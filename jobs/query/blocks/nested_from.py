@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.stage import Output
-from jobs.query.blocks.block_columns import ReadableColumns, expressions_of, places_in, told_apart
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.inputs import Inputs
-from jobs.query.logical.query import Block, From
-from jobs.sql.places import Place, replaced
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.blocks.block_columns import ReadableColumns, expressions_of, places_in, told_apart
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.inputs import Inputs
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.sql.places import Place, replaced
 
 _ALIAS = "__from"
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from jobs.model.calls import AnalyticCall
-from jobs.model.errors import NotSupported
-from jobs.model.stage import Output
-from jobs.query.blocks.block_columns import ReadableColumns, places_in, told_apart
-from jobs.query.expressions.scope import column
-from jobs.query.logical.inputs import from_outside
-from jobs.query.logical.query import Block, From
-from jobs.sql.places import Place, replaced, replaced_call
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.blocks.block_columns import ReadableColumns, places_in, told_apart
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.inputs import from_outside
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.sql.places import Place, replaced, replaced_call
 
 _ALIAS = "__over"
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.stage import Output
-from jobs.query.expressions.scope import column
-from jobs.query.logical.conditions import aliases
-from jobs.query.logical.group_columns import BOUNDS, mark_outputs
-from jobs.query.logical.query import Block, From
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.conditions import aliases
+from strandline.jobs.query.logical.group_columns import BOUNDS, mark_outputs
+from strandline.jobs.query.logical.query import Block, From
 
 GROUPS = "__g"
 

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.of_values import Percentile
-from jobs.functions.aggregates.ordered import Ordered
-from jobs.functions.aggregates.python import CustomAggregate
-from jobs.functions.aggregates.registry import AggregateFunction, Bound, functions
-from jobs.functions.python.declared import function_at
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import EVENT_ORDER
-from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
-from jobs.model.types import BaseType
-from jobs.model.view_options import Semantics
-from jobs.query.expressions.null_treatment import OVER_GROUPS, value_of, without_words
-from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call, usual
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.query.logical.inputs import Inputs
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.nested_query import OuterValue
-from state_store.wording import Name, sentence
+from strandline.jobs.functions.aggregates.of_values import Percentile
+from strandline.jobs.functions.aggregates.ordered import Ordered
+from strandline.jobs.functions.aggregates.python import CustomAggregate
+from strandline.jobs.functions.aggregates.registry import AggregateFunction, Bound, functions
+from strandline.jobs.functions.python.declared import function_at
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import EVENT_ORDER
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.expressions.null_treatment import OVER_GROUPS, value_of, without_words
+from strandline.jobs.query.expressions.ordered_calls import OrderedCall, ordered_call, usual
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.query.logical.inputs import Inputs
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.nested_query import OuterValue
+from strandline.state_store.wording import Name, sentence
 
 
 class Calls:

@@ -7,34 +7,34 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.engines.arrays import has_map
-from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
-from jobs.model.stage import Output
-from jobs.query.blocks.ksql_nulls import ksql_block
-from jobs.query.blocks.nested_from import without_unread
-from jobs.query.blocks.partitions import partitions_apart
-from jobs.query.blocks.subqueries_after_grouping import after_groups
-from jobs.query.clauses.aggregate_calls import Calls
-from jobs.query.clauses.clause_checks import check_clauses, check_order, repeats_rows
-from jobs.query.clauses.from_clause import Context, read_from
-from jobs.query.clauses.grouping import named_groups, over_groups, read_groups
-from jobs.query.clauses.grouping_calls import grouping_call, over_marks
-from jobs.query.clauses.joins import Joins
-from jobs.query.clauses.ksql_checks import check_select
-from jobs.query.clauses.over import AnalyticCalls
-from jobs.query.clauses.record_key import with_key
-from jobs.query.clauses.select_list import read_outputs
-from jobs.query.clauses.stars import Naming
-from jobs.query.clauses.subqueries import Subqueries
-from jobs.query.clauses.table_functions import TableFunctions
-from jobs.query.clauses.time_window import DEFAULT_GRACE, read_window
-from jobs.query.expressions.infer import condition, infer
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.query.logical.conditions import aliases, conjoined
-from jobs.query.logical.pull import OrderItem
-from jobs.query.logical.query import Block, From
-from jobs.query.pulled.ordering import order_items, read_order
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.blocks.ksql_nulls import ksql_block
+from strandline.jobs.query.blocks.nested_from import without_unread
+from strandline.jobs.query.blocks.partitions import partitions_apart
+from strandline.jobs.query.blocks.subqueries_after_grouping import after_groups
+from strandline.jobs.query.clauses.aggregate_calls import Calls
+from strandline.jobs.query.clauses.clause_checks import check_clauses, check_order, repeats_rows
+from strandline.jobs.query.clauses.from_clause import Context, read_from
+from strandline.jobs.query.clauses.grouping import named_groups, over_groups, read_groups
+from strandline.jobs.query.clauses.grouping_calls import grouping_call, over_marks
+from strandline.jobs.query.clauses.joins import Joins
+from strandline.jobs.query.clauses.ksql_checks import check_select
+from strandline.jobs.query.clauses.over import AnalyticCalls
+from strandline.jobs.query.clauses.record_key import with_key
+from strandline.jobs.query.clauses.select_list import read_outputs
+from strandline.jobs.query.clauses.stars import Naming
+from strandline.jobs.query.clauses.subqueries import Subqueries
+from strandline.jobs.query.clauses.table_functions import TableFunctions
+from strandline.jobs.query.clauses.time_window import DEFAULT_GRACE, read_window
+from strandline.jobs.query.expressions.infer import condition, infer
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.query.logical.conditions import aliases, conjoined
+from strandline.jobs.query.logical.pull import OrderItem
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.query.pulled.ordering import order_items, read_order
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 
 def read_block(select: exp.Select, context: Context) -> Block:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.query.expressions.expansions import TABLE_FUNCTIONS
-from jobs.sql.dialect import position_of
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.query.expressions.expansions import TABLE_FUNCTIONS
+from strandline.jobs.sql.dialect import position_of
 
 # Clauses that parse and are refused: argument of the tree -> name.
 _REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.model.types import BIGINT, SqlType
-from jobs.query.blocks.block_columns import ReadableColumns, expressions_of
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.conditions import conjoined
-from jobs.query.logical.inputs import OUTER, from_outside
-from jobs.query.logical.keys import grows_by_groups, outputs_of
-from jobs.query.logical.query import Block, Query, SetOperation
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import conjuncts
-from jobs.sql.types_text import data_type
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BIGINT, SqlType
+from strandline.jobs.query.blocks.block_columns import ReadableColumns, expressions_of
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.conditions import conjoined
+from strandline.jobs.query.logical.inputs import OUTER, from_outside
+from strandline.jobs.query.logical.keys import grows_by_groups, outputs_of
+from strandline.jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.types_text import data_type
 
 _COUNTS = ("COUNT", "COUNT_DISTINCT")
 

@@ -8,31 +8,31 @@ from itertools import count
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import companion, event_log, fed_relation, visible_relation
-from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
-from jobs.model.definitions import InsertQuery, Kind, Source, View
-from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
-from jobs.model.names import alike, differ_only_in_case
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
-from jobs.model.view_options import Semantics
-from jobs.query.clauses.clause_checks import check_first_table, not_in_from
-from jobs.query.clauses.unnest import NOWHERE, UNNEST, is_unnest, unnest_alias
-from jobs.query.desugar.constant_rows import constant_rows
-from jobs.query.desugar.series import series
-from jobs.query.desugar.windows_of_time import window_function
-from jobs.query.expressions.scope import column
-from jobs.query.logical.inputs import UNNAMED, Inputs, Outer, Part
-from jobs.query.logical.keys import gives_events, outputs_of
-from jobs.query.logical.pull import NestedFound
-from jobs.query.logical.query import Query, reads
-from jobs.query.pulled.column_names import Unnamed
-from jobs.query.pulled.nested_queries import NestedQueries
-from jobs.sql.dialect import position_of
-from jobs.sql.size import PULL, VIEW, check_tables
-from jobs.sql.trees import identifier
-from state_store.wording import Name, quoted, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import companion, event_log, fed_relation, visible_relation
+from strandline.jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.definitions import InsertQuery, Kind, Source, View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.clauses.clause_checks import check_first_table, not_in_from
+from strandline.jobs.query.clauses.unnest import NOWHERE, UNNEST, is_unnest, unnest_alias
+from strandline.jobs.query.desugar.constant_rows import constant_rows
+from strandline.jobs.query.desugar.series import series
+from strandline.jobs.query.desugar.windows_of_time import window_function
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.inputs import UNNAMED, Inputs, Outer, Part
+from strandline.jobs.query.logical.keys import gives_events, outputs_of
+from strandline.jobs.query.logical.pull import NestedFound
+from strandline.jobs.query.logical.query import Query, reads
+from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.query.pulled.nested_queries import NestedQueries
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.size import PULL, VIEW, check_tables
+from strandline.jobs.sql.trees import identifier
+from strandline.state_store.wording import Name, quoted, sentence
 
 _META = dict(META_COLUMNS)
 

@@ -18,17 +18,17 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from jobs.engines.arrays import has_map
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
-from jobs.model.stage import Output
-from jobs.model.types import BaseType
-from jobs.query.clauses.aggregate_calls import Calls
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.inputs import Inputs
-from jobs.query.pulled.ordering import place_of
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.clauses.aggregate_calls import Calls
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.inputs import Inputs
+from strandline.jobs.query.pulled.ordering import place_of
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 _MOST_SETS = 128
 """The limit on grouping sets, a CUBE over seven columns: each set makes a copy of every row."""

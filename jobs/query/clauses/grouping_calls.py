@@ -14,12 +14,12 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery
-from jobs.query.expressions.infer import OF_SETS
-from jobs.query.expressions.scope import Infer, Typed, column
-from jobs.query.logical.group_columns import mark_name, mark_value
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.query.expressions.infer import OF_SETS
+from strandline.jobs.query.expressions.scope import Infer, Typed, column
+from strandline.jobs.query.logical.group_columns import mark_name, mark_value
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 # Without arguments it is about all group columns, as in Spark; with some it is GROUPING.
 _ALL = "GROUPING_ID"

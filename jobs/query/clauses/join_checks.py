@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.model.stage import JoinType
-from jobs.query.logical.conditions import columns_equated
-from jobs.query.logical.inputs import Part
-from jobs.sql.dialect import position_of, sql_of
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.stage import JoinType
+from strandline.jobs.query.logical.conditions import columns_equated
+from strandline.jobs.query.logical.inputs import Part
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.state_store.wording import Name, sentence
 
 ASOF = "ASOF"
 """The word before JOIN by which of all matches the nearest one joins."""

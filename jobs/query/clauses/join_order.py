@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.query.logical.conditions import aliases, is_equality
-from jobs.query.logical.query import From
+from strandline.jobs.query.logical.conditions import aliases, is_equality
+from strandline.jobs.query.logical.query import From
 
 
 def join_order(froms: Sequence[From], where: Sequence[exp.Expression]) -> list[int]:

@@ -19,26 +19,33 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.model.relation import Relation
-from jobs.model.stage import JoinType, Output
-from jobs.query.blocks.asof import asof_block
-from jobs.query.blocks.nested_from import nested
-from jobs.query.clauses.from_clause import Context, Joined
-from jobs.query.clauses.join_checks import ASOF, NATURAL, check_lookup, check_table, join_type, without_equality
-from jobs.query.clauses.join_order import join_order
-from jobs.query.clauses.ksql_checks import check_join
-from jobs.query.clauses.system_time import lookup_time
-from jobs.query.clauses.unnest import read_unnest
-from jobs.query.clauses.within import check_streams, kept_events, within_condition
-from jobs.query.expressions.infer import condition, infer
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.conditions import conjoined, is_equality
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.query.logical.keys import one_row
-from jobs.query.logical.query import Block, From
-from jobs.sql.dialect import position_of
-from jobs.sql.trees import conjuncts
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import JoinType, Output
+from strandline.jobs.query.blocks.asof import asof_block
+from strandline.jobs.query.blocks.nested_from import nested
+from strandline.jobs.query.clauses.from_clause import Context, Joined
+from strandline.jobs.query.clauses.join_checks import (
+    ASOF,
+    NATURAL,
+    check_lookup,
+    check_table,
+    join_type,
+    without_equality,
+)
+from strandline.jobs.query.clauses.join_order import join_order
+from strandline.jobs.query.clauses.ksql_checks import check_join
+from strandline.jobs.query.clauses.system_time import lookup_time
+from strandline.jobs.query.clauses.unnest import read_unnest
+from strandline.jobs.query.clauses.within import check_streams, kept_events, within_condition
+from strandline.jobs.query.expressions.infer import condition, infer
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.conditions import conjoined, is_equality
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.query.logical.keys import one_row
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.trees import conjuncts
 
 
 class Joins:

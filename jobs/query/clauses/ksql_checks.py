@@ -23,18 +23,18 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.registry import functions
-from jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.query.clauses.join_checks import join_type
-from jobs.query.expressions.expansions import TABLE_FUNCTIONS
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Typed
-from jobs.query.logical.conditions import is_equality
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.sql.dialect import position_of, quote, sql_of
-from jobs.sql.trees import conjuncts
-from state_store.wording import Name, sentence
+from strandline.jobs.functions.aggregates.registry import functions
+from strandline.jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.query.clauses.join_checks import join_type
+from strandline.jobs.query.expressions.expansions import TABLE_FUNCTIONS
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.query.logical.conditions import is_equality
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.sql.dialect import position_of, quote, sql_of
+from strandline.jobs.sql.trees import conjuncts
+from strandline.state_store.wording import Name, sentence
 
 _MOST = 2**63 - 1
 _INSTEAD = "CREATE MATERIALIZED VIEW … AS takes it"

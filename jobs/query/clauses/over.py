@@ -14,22 +14,22 @@ from math import inf, isfinite
 
 from sqlglot import exp
 
-from jobs.engines.arrays import has_map
-from jobs.functions.aggregates.registry import functions
-from jobs.functions.scalars.contract import common
-from jobs.model import types as t
-from jobs.model.calls import AnalyticCall
-from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from jobs.model.types import SqlType
-from jobs.model.view_options import Semantics
-from jobs.query.blocks.partitions import Partition
-from jobs.query.expressions.casts import widened
-from jobs.query.expressions.infer import Aggregate, infer
-from jobs.query.expressions.nested import is_constant
-from jobs.query.expressions.null_treatment import OVER_ROWS, without_words
-from jobs.query.expressions.scope import Infer, Typed, column
-from jobs.query.logical.inputs import Inputs
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.aggregates.registry import functions
+from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.blocks.partitions import Partition
+from strandline.jobs.query.expressions.casts import widened
+from strandline.jobs.query.expressions.infer import Aggregate, infer
+from strandline.jobs.query.expressions.nested import is_constant
+from strandline.jobs.query.expressions.null_treatment import OVER_ROWS, without_words
+from strandline.jobs.query.expressions.scope import Infer, Typed, column
+from strandline.jobs.query.logical.inputs import Inputs
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 _SHARES = ("PERCENT_RANK", "CUME_DIST")
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK", *_SHARES)

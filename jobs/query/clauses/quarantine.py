@@ -14,19 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.functions.scalars.guards import meets
-from jobs.model.stage import Output
-from jobs.query.expressions.infer import condition
-from jobs.query.expressions.row_conditions import row_condition
-from jobs.query.logical.conditions import conjoined
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Block, From, Query
+from strandline.jobs.functions.scalars.guards import meets
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.expressions.infer import condition
+from strandline.jobs.query.expressions.row_conditions import row_condition
+from strandline.jobs.query.logical.conditions import conjoined
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Block, From, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.model.stewardship import Expectation
+    from strandline.jobs.model.stewardship import Expectation
 
 _ALIAS = "rows"
 """The names in a dead letter of a group begin so: `rows_total`."""

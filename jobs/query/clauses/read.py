@@ -1,6 +1,6 @@
 """The entry point of the front end: `read_query` turns the tree of a query into a logical query.
 
-    text ──parser──> tree ──read_query──> jobs.query.logical.query.Query ──planner──> stages
+    text ──parser──> tree ──read_query──> strandline.jobs.query.logical.query.Query ──planner──> stages
 
 Each clause has a module of its own; `jobs.query.clauses.block` calls them in the order in which SQL evaluates them:
 
@@ -13,25 +13,25 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.declared import attach
-from jobs.model.definitions import InsertQuery, Kind, View
-from jobs.model.errors import InvalidQuery
-from jobs.model.stewardship import Stewardship
-from jobs.model.view_options import Semantics
-from jobs.query.clauses.block import read_block
-from jobs.query.clauses.clause_checks import check_order
-from jobs.query.clauses.from_clause import Context, check_reads, read_with
-from jobs.query.clauses.quarantine import guarded_query
-from jobs.query.clauses.set_operations import read_set_operation
-from jobs.query.clauses.system_time import lookups_only
-from jobs.query.desugar.filtering_joins import without_filtering_joins
-from jobs.query.desugar.first_rows import first_rows, has_first_rows
-from jobs.query.desugar.joins_in_brackets import without_brackets
-from jobs.query.logical.query import Query
-from jobs.query.pulled.ordering import set_order
-from jobs.sql.dialect import position_of
-from jobs.sql.from_text import parse_query
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.declared import attach
+from strandline.jobs.model.definitions import InsertQuery, Kind, View
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.clauses.block import read_block
+from strandline.jobs.query.clauses.clause_checks import check_order
+from strandline.jobs.query.clauses.from_clause import Context, check_reads, read_with
+from strandline.jobs.query.clauses.quarantine import guarded_query
+from strandline.jobs.query.clauses.set_operations import read_set_operation
+from strandline.jobs.query.clauses.system_time import lookups_only
+from strandline.jobs.query.desugar.filtering_joins import without_filtering_joins
+from strandline.jobs.query.desugar.first_rows import first_rows, has_first_rows
+from strandline.jobs.query.desugar.joins_in_brackets import without_brackets
+from strandline.jobs.query.logical.query import Query
+from strandline.jobs.query.pulled.ordering import set_order
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.from_text import parse_query
 
 __all__ = ("query_of", "read_query", "read_tree")
 

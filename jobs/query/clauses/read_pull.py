@@ -12,24 +12,24 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation_of
-from jobs.functions.python.declared import attach
-from jobs.model.definitions import Source, View
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.model.relation import Relation
-from jobs.query.clauses.block import read_in_order
-from jobs.query.clauses.from_clause import Context, read_with
-from jobs.query.clauses.read import read_tree
-from jobs.query.desugar.filtering_joins import without_filtering_joins
-from jobs.query.desugar.joins_in_brackets import without_brackets
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
-from jobs.query.logical.query import Query
-from jobs.query.pulled.clock import with_clock
-from jobs.query.pulled.column_names import Unnamed
-from jobs.query.pulled.ordering import order_items, set_order, shown_item
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation_of
+from strandline.jobs.functions.python.declared import attach
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.clauses.block import read_in_order
+from strandline.jobs.query.clauses.from_clause import Context, read_with
+from strandline.jobs.query.clauses.read import read_tree
+from strandline.jobs.query.desugar.filtering_joins import without_filtering_joins
+from strandline.jobs.query.desugar.joins_in_brackets import without_brackets
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
+from strandline.jobs.query.logical.query import Query
+from strandline.jobs.query.pulled.clock import with_clock
+from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.query.pulled.ordering import order_items, set_order, shown_item
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 _NOTHING: Final[Mapping[str, Relation]] = {}
 

@@ -20,15 +20,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.model.definitions import Kind
-from jobs.model.stage import Output
-from jobs.model.view_options import Semantics
-from jobs.query.clauses.joins import Joins
-from jobs.query.logical.conditions import columns_equated, is_equality
-from jobs.query.logical.inputs import ROWKEY, Inputs, Part
-from jobs.query.logical.query import Block
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import conjuncts
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.clauses.joins import Joins
+from strandline.jobs.query.logical.conditions import columns_equated, is_equality
+from strandline.jobs.query.logical.inputs import ROWKEY, Inputs, Part
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import conjuncts
 
 Alternatives = list[tuple[exp.Expression, ...]]
 """Lists of expressions, each of which can serve as the key."""

@@ -16,17 +16,17 @@ from itertools import count
 
 from sqlglot import exp
 
-from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
-from jobs.model.errors import InvalidQuery
-from jobs.model.names import alike, differ_only_in_case
-from jobs.model.stage import Output
-from jobs.model.types import BaseType, has_null
-from jobs.query.clauses.stars import Item, Naming, changed, stars_of
-from jobs.query.expressions.infer import Aggregate, infer
-from jobs.query.expressions.scope import Typed
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.query.pulled.column_names import Unnamed, column_name
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BaseType, has_null
+from strandline.jobs.query.clauses.stars import Item, Naming, changed, stars_of
+from strandline.jobs.query.expressions.infer import Aggregate, infer
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.query.pulled.column_names import Unnamed, column_name
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
 """Names that no column of a source or view can have; nor those that begin with two underscores."""

@@ -21,16 +21,16 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from jobs.model.stage import Output
-from jobs.model.types import BaseType, SqlType
-from jobs.query.clauses.from_clause import Context
-from jobs.query.expressions.casts import widened
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Block, From, Query, SetOperation
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.query.clauses.from_clause import Context
+from strandline.jobs.query.expressions.casts import widened
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 Operation = Literal["union all", "union", "intersect", "except", "intersect all", "except all"]
 Columns = tuple[tuple[str, SqlType], ...]

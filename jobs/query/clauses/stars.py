@@ -16,14 +16,14 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.model.stage import Output
-from jobs.model.types import BaseType
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Typed
-from jobs.query.logical.inputs import ROWKEY, Inputs, Part
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import identifier
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.query.logical.inputs import ROWKEY, Inputs, Part
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import identifier
 
 Naming = Literal["ksql", "view", "pull"]
 """Whose rules give columns their names: those of ksqlDB's statements, a materialized view's, a pull query's."""

@@ -16,22 +16,22 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.model.definitions import Source
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError
-from jobs.model.relation import Relation
-from jobs.model.stage import JoinType
-from jobs.query.clauses.correlation import Lifted, grouped, lifted
-from jobs.query.clauses.from_clause import Context
-from jobs.query.desugar.counted_subqueries import existing, is_quantified, member, membership, quantified
-from jobs.query.desugar.single_values import single_of_key, single_of_limit, takes_first, without_first
-from jobs.query.expressions.infer import condition, infer
-from jobs.query.expressions.scope import Infer, Typed, column
-from jobs.query.logical.conditions import conjoined
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.query.logical.keys import one_row, outputs_of
-from jobs.query.logical.query import From, Query
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import conjuncts, row_values
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import JoinType
+from strandline.jobs.query.clauses.correlation import Lifted, grouped, lifted
+from strandline.jobs.query.clauses.from_clause import Context
+from strandline.jobs.query.desugar.counted_subqueries import existing, is_quantified, member, membership, quantified
+from strandline.jobs.query.desugar.single_values import single_of_key, single_of_limit, takes_first, without_first
+from strandline.jobs.query.expressions.infer import condition, infer
+from strandline.jobs.query.expressions.scope import Infer, Typed, column
+from strandline.jobs.query.logical.conditions import conjoined
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.query.logical.keys import one_row, outputs_of
+from strandline.jobs.query.logical.query import From, Query
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import conjuncts, row_values
 
 _MEMBER = "__member"
 

@@ -18,18 +18,18 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source, View
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.model.relation import Relation
-from jobs.query.clauses.from_clause import Context, Joined
-from jobs.query.clauses.join_checks import ASOF
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.query.logical.keys import grows_by_groups
-from jobs.query.logical.query import Block, From
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import call
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.clauses.from_clause import Context, Joined
+from strandline.jobs.query.clauses.join_checks import ASOF
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.query.logical.keys import grows_by_groups
+from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import call
+from strandline.state_store.wording import Name, sentence
 
 LookupTime = Literal["event", "arrival"]
 """The time as of which a row is looked up: the event's own, or that of its arrival (PROCTIME)."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.stage import Output
-from jobs.query.expressions.expansions import TABLE_FUNCTIONS, items_of
-from jobs.query.expressions.scope import Infer, Typed, column
-from jobs.sql.dialect import sql_of
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.expressions.expansions import TABLE_FUNCTIONS, items_of
+from strandline.jobs.query.expressions.scope import Infer, Typed, column
+from strandline.jobs.sql.dialect import sql_of
 
 
 class TableFunctions:

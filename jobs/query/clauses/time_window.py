@@ -6,11 +6,11 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
-from jobs.query.logical.inputs import Inputs
-from jobs.query.logical.query import TimeWindow
-from jobs.sql.dialect import position_of
-from jobs.sql.time_clauses import milliseconds
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.query.logical.inputs import Inputs
+from strandline.jobs.query.logical.query import TimeWindow
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.time_clauses import milliseconds
 
 # ksqlDB's default, for its statements: a row that is a day late is left out.
 DEFAULT_GRACE = 24 * 60 * 60 * 1000

@@ -15,18 +15,18 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.columns import ITEM
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.query.expressions.expansions import items_of
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import call
-from jobs.sql.types_text import data_type
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import ITEM
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.expressions.expansions import items_of
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import call
+from strandline.jobs.sql.types_text import data_type
 
 UNNEST = "unnest"
 """The name of an UNNEST that has no other."""

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.definitions import Kind
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.query.clauses.from_clause import Joined
-from jobs.query.logical.inputs import Inputs, Part
-from jobs.sql.dialect import position_of, quote
-from jobs.sql.time_clauses import milliseconds
-from state_store.wording import Name, sentence
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.query.clauses.from_clause import Joined
+from strandline.jobs.query.logical.inputs import Inputs, Part
+from strandline.jobs.sql.dialect import position_of, quote
+from strandline.jobs.sql.time_clauses import milliseconds
+from strandline.state_store.wording import Name, sentence
 
 
 def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:

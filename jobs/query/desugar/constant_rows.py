@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
-from jobs.sql.dialect import position_of
-from jobs.sql.trees import call, identifier
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.trees import call, identifier
 
 
 def constant_rows(table: exp.Expr) -> exp.Subquery | None:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import call, identifier
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import call, identifier
 
 _MEMBERS = "members"
 _MEMBER = "member"

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.join_clauses import FILTERING
-from jobs.sql.trees import identifier
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.join_clauses import FILTERING
+from strandline.jobs.sql.trees import identifier
 
 
 def without_filtering_joins(select: exp.Select) -> exp.Select:

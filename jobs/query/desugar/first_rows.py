@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import call, conjuncts, identifier
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import call, conjuncts, identifier
 
 _OUTSIDE = "rows"
 _CLAUSES = ("order", "limit", "offset")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 
 def without_brackets(select: exp.Select) -> exp.Select:

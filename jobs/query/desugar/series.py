@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import call, identifier
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import call, identifier
 
 _FORMS = {"GENERATE_SERIES": "GENERATE_SERIES(from, to [, step])", "RANGE": "RANGE([from,] end [, step])"}
 

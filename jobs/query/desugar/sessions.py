@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from jobs.sql.trees import call, identifier, is_not_null
+from strandline.jobs.sql.trees import call, identifier, is_not_null
 
 # Names that no user gives a column by chance; two columns of one name are refused in any case.
 _TIME, _BEGINS, _NUMBER = "session_time_ms", "session_begins", "session_number"

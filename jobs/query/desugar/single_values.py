@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.relation import Relation
-from jobs.query.blocks.block_columns import expressions_of
-from jobs.query.logical.conditions import columns_equated
-from jobs.query.logical.inputs import from_outside
-from jobs.query.logical.keys import grows_by_groups
-from jobs.query.logical.query import Block, Query
-from jobs.sql.trees import identifier
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.blocks.block_columns import expressions_of
+from strandline.jobs.query.logical.conditions import columns_equated
+from strandline.jobs.query.logical.inputs import from_outside
+from strandline.jobs.query.logical.keys import grows_by_groups
+from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.sql.trees import identifier
 
 _INSIDE, _VALUE = "single", "value"
 _MORE = ("group", "having", "qualify", "offset", "distinct", "time_window", "with_")

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
-from jobs.query.desugar.sessions import sessions
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.intervals import IntervalNode
-from jobs.sql.trees import call, identifier, is_not_null
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.query.desugar.sessions import sessions
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.trees import call, identifier, is_not_null
 
 START, END = "window_start", "window_end"
 _FORMS = {

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.scalars.contract import TOTAL
-from jobs.functions.scalars.decimals import OPERANDS, is_wide
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType, SqlType, as_decimal, common_type
-from jobs.query.expressions.casts import beside, widened
-from jobs.query.expressions.scope import Typed, binary
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import call
-from jobs.sql.types_text import data_type
+from strandline.jobs.functions.scalars.contract import TOTAL
+from strandline.jobs.functions.scalars.decimals import OPERANDS, is_wide
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType, as_decimal, common_type
+from strandline.jobs.query.expressions.casts import beside, widened
+from strandline.jobs.query.expressions.scope import Typed, binary
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import call
+from strandline.jobs.sql.types_text import data_type
 
 _SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 # Spark gives a quotient at least this many digits after the point.

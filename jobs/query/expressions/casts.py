@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType, common_type
-from jobs.query.expressions.casts_nested import members_converted, text_of
-from jobs.query.expressions.scope import Typed
-from jobs.sql.types_text import data_type
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType, common_type
+from strandline.jobs.query.expressions.casts_nested import members_converted, text_of
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.sql.types_text import data_type
 
 _ASKED = "asked"
 _MADE = "made"

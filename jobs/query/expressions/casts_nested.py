@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.types import BaseType, SqlType
-from jobs.query.expressions.scope import Typed
-from jobs.sql.trees import call, identifier
-from jobs.sql.types_text import data_type
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.sql.trees import call, identifier
+from strandline.jobs.sql.types_text import data_type
 
 Convert = Callable[[Typed, SqlType], Typed]
 # Nested lambdas share the name: each binds its own, and none reads that of an outer one.

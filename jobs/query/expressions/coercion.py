@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.functions.scalars.contract import common
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType, SqlType
-from jobs.query.expressions.arithmetic import literal, negated
-from jobs.query.expressions.casts import converted, widened
-from jobs.query.expressions.scope import Typed
+from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.query.expressions.arithmetic import literal, negated
+from strandline.jobs.query.expressions.casts import converted, widened
+from strandline.jobs.query.expressions.scope import Typed
 
 _READERS: dict[BaseType, Callable[[str], object]] = {
     BaseType.DATE: lambda text: dt.date.fromisoformat(_whole_date(text)),

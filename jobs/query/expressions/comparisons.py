@@ -7,20 +7,20 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.engines.arrays import has_map
-from jobs.functions.scalars.contract import common
-from jobs.functions.scalars.numbers import PARTS
-from jobs.model import types as t
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
-from jobs.model.types import BaseType
-from jobs.query.expressions.casts import beside, converted, loses, widened
-from jobs.query.expressions.casts_nested import entries
-from jobs.query.expressions.coercion import as_time, shared_type, together
-from jobs.query.expressions.scope import Infer, Rules, Typed, binary
-from jobs.sql.dialect import sql_of
-from jobs.sql.like_escapes import BACKSLASH, pattern_literal
-from jobs.sql.trees import row_values
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.functions.scalars.numbers import PARTS
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.casts import beside, converted, loses, widened
+from strandline.jobs.query.expressions.casts_nested import entries
+from strandline.jobs.query.expressions.coercion import as_time, shared_type, together
+from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.like_escapes import BACKSLASH, pattern_literal
+from strandline.jobs.sql.trees import row_values
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL)

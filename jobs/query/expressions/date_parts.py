@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME, UNITS
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType
-from jobs.query.expressions.arithmetic import arithmetic, literal
-from jobs.query.expressions.casts import converted
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.trees import call
+from strandline.jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME, UNITS
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.arithmetic import arithmetic, literal
+from strandline.jobs.query.expressions.casts import converted
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.trees import call
 
 _SECONDS = "EPOCH"
 DATE_PARTS = (*PARTS, _SECONDS)

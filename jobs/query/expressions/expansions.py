@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import BaseType
-from jobs.query.expressions.casts_nested import entries
-from jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.casts_nested import entries
+from strandline.jobs.query.expressions.scope import Infer, Typed
 
 TABLE_FUNCTIONS = frozenset({"EXPLODE", "UNNEST", "CUBE_EXPLODE"})
 """Names of the table functions, in upper case."""

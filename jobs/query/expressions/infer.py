@@ -14,29 +14,29 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.functions.python.declared import function_at, scalar_of
-from jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
-from jobs.functions.scalars.contract import TOTAL, Scalar, common
-from jobs.functions.scalars.decimals import is_wide
-from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.model.types import BaseType
-from jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits
-from jobs.query.expressions.casts import asked, converted, is_asked, widened
-from jobs.query.expressions.coercion import together
-from jobs.query.expressions.comparisons import CONDITIONS
-from jobs.query.expressions.intervals import of_days, with_interval
-from jobs.query.expressions.lambdas import higher_order
-from jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
-from jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
-from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.intervals import IntervalNode
-from jobs.sql.nested_query import NestedQuery, OuterValue
-from jobs.sql.trees import call
-from jobs.sql.types_text import data_type, type_of
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.functions.python.declared import function_at, scalar_of
+from strandline.jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
+from strandline.jobs.functions.scalars.contract import TOTAL, Scalar, common
+from strandline.jobs.functions.scalars.decimals import is_wide
+from strandline.jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits
+from strandline.jobs.query.expressions.casts import asked, converted, is_asked, widened
+from strandline.jobs.query.expressions.coercion import together
+from strandline.jobs.query.expressions.comparisons import CONDITIONS
+from strandline.jobs.query.expressions.intervals import of_days, with_interval
+from strandline.jobs.query.expressions.lambdas import higher_order
+from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
+from strandline.jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
+from strandline.jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.sql.trees import call
+from strandline.jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
 """Reads a node as an aggregate call and elaborates its arguments; gives None for any other node."""

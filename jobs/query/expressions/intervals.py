@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType
-from jobs.query.expressions.arithmetic import arithmetic
-from jobs.query.expressions.casts import converted, widened
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.dialect import sql_of
-from jobs.sql.intervals import IntervalNode
-from jobs.sql.trees import call
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.arithmetic import arithmetic
+from strandline.jobs.query.expressions.casts import converted, widened
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.trees import call
 
 _DAY = 86_400_000
 # From the year 1 to 9999.

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType
-from jobs.query.expressions.casts import converted
-from jobs.query.expressions.casts_nested import json_of
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import call, identifier
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.casts import converted
+from strandline.jobs.query.expressions.casts_nested import json_of
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import call, identifier
 
 _NULL = "null"
 """JSON's null as a text."""

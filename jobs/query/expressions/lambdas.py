@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.functions.scalars.contract import common
-from jobs.functions.scalars.higher_order import FORMS
-from jobs.functions.scalars.maps import pairs_of
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType, SqlType
-from jobs.query.expressions.casts import converted, widened
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import identifier
+from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.functions.scalars.higher_order import FORMS
+from strandline.jobs.functions.scalars.maps import pairs_of
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.query.expressions.casts import converted, widened
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import identifier
 
 Variables = Mapping[str, Typed]
 """The value that each variable of the enclosing functions stands for."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.render import OF_ARRAY
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.model.names import alike, differ_only_in_case
-from jobs.model.types import BaseType
-from jobs.query.expressions.casts import converted, widened
-from jobs.query.expressions.coercion import shared_type
-from jobs.query.expressions.scope import Infer, Rules, Typed
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import identifier
+from strandline.jobs.functions.render import OF_ARRAY
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.casts import converted, widened
+from strandline.jobs.query.expressions.coercion import shared_type
+from strandline.jobs.query.expressions.scope import Infer, Rules, Typed
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import identifier
 
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
-from jobs.sql.dialect import position_of
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.sql.dialect import position_of
 
 _WORDS = exp.IgnoreNulls | exp.RespectNulls
 _TAKERS = ("FIRST_VALUE", "LAST_VALUE")

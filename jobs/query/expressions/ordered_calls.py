@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.ordered import ORDERED
-from jobs.functions.aggregates.registry import FUNCTIONS, canonical
-from jobs.functions.python.declared import function_at
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import is_not_null
+from strandline.jobs.functions.aggregates.ordered import ORDERED
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS, canonical
+from strandline.jobs.functions.python.declared import function_at
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import is_not_null
 
 # Functions that always have an order: where none is written, that of the values.
 _ALWAYS = ("STRING_AGG",)

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import BaseType
-from jobs.query.expressions.casts import converted
-from jobs.query.expressions.date_parts import constant_text
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.trees import call
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.casts import converted
+from strandline.jobs.query.expressions.date_parts import constant_text
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.trees import call
 
 _LETTERS = {
     **{"YYYY": "yyyy", "YY": "yy", "MM": "MM", "DDD": "DDD", "DD": "dd", "Q": "q"},

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from jobs.engines.arrays import has_map
-from jobs.functions.scalars.contract import common
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.model.types import BaseType, SqlType
-from jobs.query.expressions.arithmetic import arithmetic, literal, negated
-from jobs.query.expressions.casts import converted, widened
-from jobs.query.expressions.casts_nested import field, json_of
-from jobs.query.expressions.date_parts import extracted, truncated
-from jobs.query.expressions.json_steps import JSON_STEPS
-from jobs.query.expressions.postgres_times import POSTGRES_TIMES
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.trees import call, identifier
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated
+from strandline.jobs.query.expressions.casts import converted, widened
+from strandline.jobs.query.expressions.casts_nested import field, json_of
+from strandline.jobs.query.expressions.date_parts import extracted, truncated
+from strandline.jobs.query.expressions.json_steps import JSON_STEPS
+from strandline.jobs.query.expressions.postgres_times import POSTGRES_TIMES
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.trees import call, identifier
 
 _DAY = 86_400_000
 _UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}

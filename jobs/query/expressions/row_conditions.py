@@ -23,10 +23,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from jobs.model.errors import NotSupported, OptionRefused
-from jobs.model.stewardship import Expectation
-from jobs.query.expressions.scope import column
-from jobs.sql.trees import call
+from strandline.jobs.model.errors import NotSupported, OptionRefused
+from strandline.jobs.model.stewardship import Expectation
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.sql.trees import call
 
 Arguments = Mapping[str, Any]
 _Comparison = type[exp.GT | exp.GTE | exp.LT | exp.LTE | exp.EQ]

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS
-from jobs.model.errors import InvalidQuery, UnknownName
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
-from jobs.sql.dialect import position_of
-from jobs.sql.trees import identifier
+from strandline.jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS
+from strandline.jobs.model.errors import InvalidQuery, UnknownName
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.trees import identifier
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 

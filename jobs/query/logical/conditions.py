@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.query.logical.inputs import OUTER
-from jobs.sql.trees import conjuncts
+from strandline.jobs.query.logical.inputs import OUTER
+from strandline.jobs.sql.trees import conjuncts
 
 
 def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.stage import Output
-from jobs.query.expressions.scope import column
-from jobs.query.logical.query import Block
-from jobs.sql.types_text import data_type
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.sql.types_text import data_type
 
 BOUNDS = tuple(Output(name, column(name), t.BIGINT) for name in WINDOW_BOUNDS)
 """The bounds of a group's window, as columns that can be read after grouping."""

@@ -15,15 +15,15 @@ from typing import Literal, Protocol
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
-from jobs.query.expressions.scope import Typed, column
-from jobs.query.logical.query import Query
-from jobs.sql.dialect import position_of, sql_of
-from state_store.wording import Name, sentence
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.expressions.scope import Typed, column
+from strandline.jobs.query.logical.query import Query
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.state_store.wording import Name, sentence
 
 ROWKEY = "rowkey"
 """ksqlDB's name for the key of a join whose sides are both expressions, or may both be missing."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.columns import ITEM
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
-from jobs.query.expressions.scope import column
-from jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.model.columns import ITEM
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
 
 
 def outputs_of(query: Query) -> tuple[tuple[str, SqlType], ...]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobs.model.relation import Relation
-from jobs.model.types import SqlType
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Query, relations_of
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Query, relations_of
 
 
 @dataclass

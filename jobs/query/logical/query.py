@@ -17,10 +17,10 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.model.calls import AggregateCall, AnalyticCall
-from jobs.model.relation import Relation
-from jobs.model.stage import JoinType, Output
-from jobs.model.types import SqlType
+from strandline.jobs.model.calls import AggregateCall, AnalyticCall
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import JoinType, Output
+from strandline.jobs.model.types import SqlType
 
 
 @dataclass(frozen=True)

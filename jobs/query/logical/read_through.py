@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.model.relation import Relation
-from jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
 
 
 def is_read_through(block: Block, place: int, *, shared: bool) -> bool:

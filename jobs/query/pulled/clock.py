@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.query.pulled.column_names import Unnamed
-from jobs.sql.trees import identifier
-from jobs.sql.types_text import data_type
+from strandline.jobs.model import types as t
+from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.sql.trees import identifier
+from strandline.jobs.sql.types_text import data_type
 
 _INSTANT: Final = "%Y-%m-%d %H:%M:%S.%f"
 _MOMENTS: Final = {

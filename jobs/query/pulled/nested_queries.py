@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import SqlType
-from jobs.query.desugar.counted_subqueries import is_quantified, membership, quantified
-from jobs.query.expressions.casts import widened
-from jobs.query.expressions.infer import condition, infer
-from jobs.query.expressions.scope import Infer, Typed
-from jobs.query.logical.inputs import Inputs, Outer
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.pull import NestedFound
-from jobs.query.logical.query import From, Query
-from jobs.sql.dialect import sql_of
-from jobs.sql.nested_query import NestedQuery, OuterValue
-from jobs.sql.trees import conjuncts, row_values
-from jobs.sql.types_text import data_type
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.desugar.counted_subqueries import is_quantified, membership, quantified
+from strandline.jobs.query.expressions.casts import widened
+from strandline.jobs.query.expressions.infer import condition, infer
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.query.logical.inputs import Inputs, Outer
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.pull import NestedFound
+from strandline.jobs.query.logical.query import From, Query
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.sql.trees import conjuncts, row_values
+from strandline.jobs.sql.types_text import data_type
 
 
 @dataclass

@@ -10,13 +10,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, SqlError, UnknownName
-from jobs.model.stage import Output
-from jobs.query.expressions.scope import Typed
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.pull import OrderItem
-from jobs.query.logical.query import Query
-from jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.pull import OrderItem
+from strandline.jobs.query.logical.query import Query
+from strandline.jobs.sql.dialect import position_of, sql_of
 
 HIDDEN: Final = "__o"
 """How the names of the outputs begin that are not shown."""

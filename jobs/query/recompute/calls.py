@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jobs.engines.engine import Dialect, filtered
-from jobs.functions.aggregates.doubles import LARGE, SCALE
-from jobs.functions.aggregates.linear import WHEN_EMPTY
-from jobs.model.calls import AggregateCall
-from jobs.model.errors import NotSupported
-from jobs.model.types import BaseType
+from strandline.jobs.engines.engine import Dialect, filtered
+from strandline.jobs.functions.aggregates.doubles import LARGE, SCALE
+from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.types import BaseType
 
 _SAME_WORD = {
     **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},

@@ -15,17 +15,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.functions.failing import FAILS, can_fail, failing
-from jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
-from jobs.model.calls import AnalyticCall
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Block, Query, SetOperation
-from jobs.query.logical.read_through import is_plain, is_read_through
-from jobs.query.recompute.text import Recomputation
-from jobs.sql.places import Place, columns_in, replaced
-from jobs.sql.trees import all_of
+from strandline.jobs.functions.failing import FAILS, can_fail, failing
+from strandline.jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.query.logical.read_through import is_plain, is_read_through
+from strandline.jobs.query.recompute.text import Recomputation
+from strandline.jobs.sql.places import Place, columns_in, replaced
+from strandline.jobs.sql.trees import all_of
 
 Change = Callable[[exp.Expression], exp.Expression]
 

@@ -13,16 +13,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlglot import exp
 
-from jobs.functions.failing import in_words, lenient, strict
-from jobs.functions.failing_rows import Apart, RowCheck
-from jobs.functions.scalars.operators import FAIL
-from jobs.model.columns import ITEM, META_COLUMNS
-from jobs.model.relation import Relation
-from jobs.model.stage import JOIN_WORDS, Output
-from jobs.query.logical.query import Block, From, Query, SetOperation
-from jobs.query.recompute.failed_rows import condition, is_open, passed_on
-from jobs.query.recompute.text import Recomputation, flat
-from jobs.sql.trees import call
+from strandline.jobs.functions.failing import in_words, lenient, strict
+from strandline.jobs.functions.failing_rows import Apart, RowCheck
+from strandline.jobs.functions.scalars.operators import FAIL
+from strandline.jobs.model.columns import ITEM, META_COLUMNS
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import JOIN_WORDS, Output
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.query.recompute.failed_rows import condition, is_open, passed_on
+from strandline.jobs.query.recompute.text import Recomputation, flat
+from strandline.jobs.sql.trees import call
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 _NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.registry import function_of
-from jobs.model.columns import EVENT_ORDER, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
-from jobs.model.types import BIGINT
-from jobs.query.logical.group_columns import mark_name, marks_in
-from jobs.query.logical.query import Block
-from jobs.query.recompute.calls import Written, call_text
-from jobs.query.recompute.failed_rows import check_of_groups, condition
-from jobs.query.recompute.from_where import meta_column
-from jobs.query.recompute.text import Recomputation
-from jobs.query.recompute.windows import CLOCK, MILLIS, closed, in_sessions
+from strandline.jobs.functions.aggregates.registry import function_of
+from strandline.jobs.model.columns import EVENT_ORDER, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
+from strandline.jobs.model.types import BIGINT
+from strandline.jobs.query.logical.group_columns import mark_name, marks_in
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.recompute.calls import Written, call_text
+from strandline.jobs.query.recompute.failed_rows import check_of_groups, condition
+from strandline.jobs.query.recompute.from_where import meta_column
+from strandline.jobs.query.recompute.text import Recomputation
+from strandline.jobs.query.recompute.windows import CLOCK, MILLIS, closed, in_sessions
 
 _AT = "__at"
 

@@ -6,10 +6,10 @@ Ties are broken by the columns that identify a row, so that the value is the sam
 
 from __future__ import annotations
 
-from jobs.model.calls import AnalyticCall
-from jobs.model.types import DOUBLE
-from jobs.query.logical.query import Block
-from jobs.query.recompute.text import Recomputation
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.types import DOUBLE
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.recompute.text import Recomputation
 
 _PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 _BY_ORDER_ALONE = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")

@@ -21,16 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jobs.engines.engine import Dialect, engine_of
-from jobs.functions.failing import strict
-from jobs.functions.failing_rows import truth
-from jobs.model.columns import PARTITIONS_EACH, WINDOW_BOUNDS
-from jobs.model.stage import Output
-from jobs.model.view_options import Semantics
-from jobs.query.logical.keys import identity
-from jobs.query.logical.query import Block, Query, SetOperation
-from jobs.query.logical.read_through import is_plain
-from jobs.query.recompute.failed_rows import (
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.functions.failing import strict
+from strandline.jobs.functions.failing_rows import truth
+from strandline.jobs.model.columns import PARTITIONS_EACH, WINDOW_BOUNDS
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.logical.keys import identity
+from strandline.jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.query.logical.read_through import is_plain
+from strandline.jobs.query.recompute.failed_rows import (
     ROW_FAILS,
     check_of,
     check_of_groups,
@@ -40,11 +40,11 @@ from jobs.query.recompute.failed_rows import (
     needed_of,
     unsure,
 )
-from jobs.query.recompute.from_where import meta_column, rows
-from jobs.query.recompute.groups import event_order, grouped
-from jobs.query.recompute.over import analytic
-from jobs.query.recompute.text import Fate, FrozenJoin, Recomputation
-from jobs.query.recompute.windows import clock, in_windows
+from strandline.jobs.query.recompute.from_where import meta_column, rows
+from strandline.jobs.query.recompute.groups import event_order, grouped
+from strandline.jobs.query.recompute.over import analytic
+from strandline.jobs.query.recompute.text import Fate, FrozenJoin, Recomputation
+from strandline.jobs.query.recompute.windows import clock, in_windows
 
 
 def recompute_sql(

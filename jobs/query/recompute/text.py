@@ -8,16 +8,16 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.engines.engine import Engine
-from jobs.functions.failing import lenient, strict
-from jobs.functions.render import lower
-from jobs.model.relation import Relation
-from jobs.model.stage import Output
-from jobs.model.types import SqlType
-from jobs.model.view_options import Semantics
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Query
-from jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.failing import lenient, strict
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Query
+from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
 
 Fate = Literal["left out", "null", "error"]
 """What becomes of a row on which an expression fails: it is not in the result; the expression is NULL; an error."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.engines.engine import Dialect
-from jobs.model.columns import WINDOW_END, WINDOW_START
-from jobs.query.logical.query import Block, TimeWindow
-from jobs.query.recompute.text import Recomputation
+from strandline.jobs.engines.engine import Dialect
+from strandline.jobs.model.columns import WINDOW_END, WINDOW_START
+from strandline.jobs.query.logical.query import Block, TimeWindow
+from strandline.jobs.query.recompute.text import Recomputation
 
 MILLIS = "__millis"
 CLOCK = "__clock"

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from jobs.model.hashed_names import field_name, plain_text
-from jobs.model.view_options import Semantics
-from jobs.query.logical.query import Block, Query
-from jobs.sql.dialect import sql_of
+from strandline.jobs.model.hashed_names import field_name, plain_text
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.sql.dialect import sql_of
 
 
 def fingerprint(query: Query, semantics: Semantics = "sql") -> str:

@@ -12,10 +12,10 @@ A materialized view is a table of the lake, with no record: none of this applies
 
 from __future__ import annotations
 
-from jobs.model.definitions import Kind
-from jobs.model.errors import InvalidQuery
-from jobs.query.logical.query import Block, Query, SetOperation
-from jobs.sql.dialect import sql_of
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.sql.dialect import sql_of
 
 
 def check_projection(query: Query, kind: Kind) -> None:

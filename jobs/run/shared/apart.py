@@ -13,19 +13,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.model import tables
-from state_store.begun import forget
-from state_store.delta import reader
-from state_store.failpoints import failpoint
-from state_store.folders import move_folder, remove_folder
-from state_store.paths import is_folder
+from strandline.jobs.model import tables
+from strandline.state_store.begun import forget
+from strandline.state_store.delta import reader
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.folders import move_folder, remove_folder
+from strandline.state_store.paths import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from jobs.model.definitions import View
-    from state_store.commits import Head, TableVersion
-    from state_store.layout import Lake
+    from strandline.jobs.model.definitions import View
+    from strandline.state_store.commits import Head, TableVersion
+    from strandline.state_store.layout import Lake
 
 
 def made_apart(definition: View, shared: Sequence[str], lake: Lake) -> dict[str, str]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog import replacements
-from jobs.ivm.plan.plan import plan
-from jobs.model import tables
-from jobs.model.definitions import View
-from jobs.model.errors import SqlError
-from state_store.begun import forget
-from state_store.folders import remove_folder
-from state_store.layout import name_of
-from state_store.paths import folders_in
+from strandline.jobs.catalog import replacements
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import SqlError
+from strandline.state_store.begun import forget
+from strandline.state_store.folders import remove_folder
+from strandline.state_store.layout import name_of
+from strandline.state_store.paths import folders_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Definition
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition
+    from strandline.state_store.layout import Lake
 
 
 def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:

@@ -6,7 +6,7 @@ import os
 import socket
 from contextlib import ExitStack
 
-from state_store.errors import SettingsError
+from strandline.state_store.errors import SettingsError
 
 
 def bound(host: str, port: int, option: str) -> list[socket.socket]:

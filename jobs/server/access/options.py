@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from jobs.serve.limits import Limits
-from jobs.server.access.tokens import Tokens
-from state_store.errors import SettingsError
+from strandline.jobs.serve.limits import Limits
+from strandline.jobs.server.access.tokens import Tokens
+from strandline.state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

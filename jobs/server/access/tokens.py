@@ -19,10 +19,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from jobs.model.serving_errors import Forbidden, Unauthenticated
-from state_store.checksum import members_in, sealed_members
-from state_store.errors import CorruptState, SettingsError
-from state_store.files import make_folder, replace
+from strandline.jobs.model.serving_errors import Forbidden, Unauthenticated
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.errors import CorruptState, SettingsError
+from strandline.state_store.files import make_folder, replace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from jobs.serve.format import json_line, to_json
-from jobs.serve.results import Tombstone, Weighted
-from jobs.server.changes.place import Place
+from strandline.jobs.serve.format import json_line, to_json
+from strandline.jobs.serve.results import Tombstone, Weighted
+from strandline.jobs.server.changes.place import Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.serve.duck import Duck
-    from jobs.serve.subscription import Subscription
-    from state_store.errors import StrandlineError
+    from strandline.jobs.serve.duck import Duck
+    from strandline.jobs.serve.subscription import Subscription
+    from strandline.state_store.errors import StrandlineError
 
 Form = Literal["upserts", "weights", "columns", "arrays"]
 """`upserts`: the new row of a key, or the key that was deleted; rows that no key tells apart as they come and go, each

@@ -14,21 +14,21 @@ from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from jobs.model.serving_errors import ChangesGone
-from jobs.serve.duck import Duck
-from jobs.server.changes.place import IDENTITY_LETTERS, Place
-from jobs.server.changes.versions import VersionAsked
-from state_store.delta import log, reader
-from state_store.errors import StrandlineError
-from state_store.wording import Name, sentence
+from strandline.jobs.model.serving_errors import ChangesGone
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.server.changes.place import IDENTITY_LETTERS, Place
+from strandline.jobs.server.changes.versions import VersionAsked
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.functions.python.register import Library
-    from jobs.serve.subscription import Subscription
-    from jobs.server.changes.events import Event, Form
-    from jobs.server.changes.versions import VersionProcess
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.serve.subscription import Subscription
+    from strandline.jobs.server.changes.events import Event, Form
+    from strandline.jobs.server.changes.versions import VersionProcess
 
 logger = logging.getLogger("strandline.server")
 

@@ -8,28 +8,28 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.serving_errors import Busy, ChangesGone, RequestRefused, SlowReader
-from jobs.serve.subscription import subscription
-from jobs.server.changes.events import Event, Form, failed, progress
-from jobs.server.changes.feed import Feed, Member
-from jobs.server.changes.place import Place
-from state_store.delta import log
-from state_store.delta.heads import newest_version
-from state_store.errors import StrandlineError
-from state_store.wording import Name, sentence
+from strandline.jobs.model.serving_errors import Busy, ChangesGone, RequestRefused, SlowReader
+from strandline.jobs.serve.subscription import subscription
+from strandline.jobs.server.changes.events import Event, Form, failed, progress
+from strandline.jobs.server.changes.feed import Feed, Member
+from strandline.jobs.server.changes.place import Place
+from strandline.state_store.delta import log
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from sqlglot import exp
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.functions.python.register import Library
-    from jobs.query.pulled.column_names import Unnamed
-    from jobs.serve.subscription import Subscription
-    from jobs.server.changes.versions import VersionProcess
-    from jobs.sql.syntax import Emit, Select
-    from state_store.layout import Lake
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.serve.subscription import Subscription
+    from strandline.jobs.server.changes.versions import VersionProcess
+    from strandline.jobs.sql.syntax import Emit, Select
+    from strandline.state_store.layout import Lake
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
 """Proxies close a connection on which nothing happens for half a minute or a minute."""

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.model.serving_errors import ChangesGone
-from jobs.serve.duck import Duck
-from jobs.serve.limits import NO_LIMITS, Limits, Spent
-from jobs.serve.terms import Terms
-from jobs.server.changes.events import events_of
-from jobs.server.changes.place import Place
-from jobs.server.queries.pool import Queries
-from state_store.errors import VersionGone
-from state_store.layout import Lake
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.serving_errors import ChangesGone
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
+from strandline.jobs.serve.terms import Terms
+from strandline.jobs.server.changes.events import events_of
+from strandline.jobs.server.changes.place import Place
+from strandline.jobs.server.queries.pool import Queries
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from jobs.serve.subscription import Subscription
-    from jobs.server.changes.events import Event, Form
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.subscription import Subscription
+    from strandline.jobs.server.changes.events import Event, Form
 
 _TURN_SECONDS: Final = 60.0
 """A feed waits so long for its turn: others may each have a version to compute, which takes up to its limit of time."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from jobs.serve.format import to_json
+from strandline.jobs.serve.format import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from jobs.serve.cut import Cut
-    from jobs.serve.reflected import Reflected
-    from jobs.server.state.topics import Lag
+    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.server.state.topics import Lag
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 _JSON: Final = "application/json"

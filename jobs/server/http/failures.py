@@ -9,10 +9,10 @@ from typing import Final
 
 from starlette.responses import Response
 
-from jobs.model import serving_errors as serving
-from jobs.model.errors import EncodeFailed, SourceUnavailable, SqlError, UnknownName
-from jobs.serve.format import to_json
-from state_store import errors as store
+from strandline.jobs.model import serving_errors as serving
+from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable, SqlError, UnknownName
+from strandline.jobs.serve.format import to_json
+from strandline.state_store import errors as store
 
 RETRY_SECONDS: Final = 1
 """An epoch takes about a second, and most of what is not there yet is there after one."""

@@ -14,11 +14,11 @@ import orjson
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from jobs.model.errors import SqlError
-from jobs.server.http.failures import failure
-from jobs.server.http.requests import server_of
-from jobs.sql.size import too_deep
-from state_store.errors import StrandlineError
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.server.http.failures import failure
+from strandline.jobs.server.http.requests import server_of
+from strandline.jobs.sql.size import too_deep
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

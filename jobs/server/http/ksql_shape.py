@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.types import BaseType
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.types import SqlType
 
 _TYPES: Final = {BaseType.INT: "INTEGER", BaseType.VARCHAR: "STRING"}
 

@@ -6,13 +6,13 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.server.http.failures import failure
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.server.http.failures import failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from jobs.server.state.metrics import Metrics
+    from strandline.jobs.server.state.metrics import Metrics
 
 log = logging.getLogger("strandline.server")
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 from fastapi.routing import APIRoute
 
-from jobs.model.errors import UnknownName
-from jobs.model.serving_errors import RequestRefused
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.serving_errors import RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -9,24 +9,24 @@ from urllib.parse import unquote_to_bytes
 import orjson
 from starlette.requests import ClientDisconnect
 
-from jobs.model.errors import TypeMismatch
-from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
-from jobs.serve.lookup import KeyValues, Windows
-from jobs.serve.pinned import Pinned
-from jobs.server.http.parameters import check_known
-from jobs.server.http.patience import BODY_SECONDS
-from jobs.session.conversions import assign, convert
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
+from strandline.jobs.serve.lookup import KeyValues, Windows
+from strandline.jobs.serve.pinned import Pinned
+from strandline.jobs.server.http.parameters import check_known
+from strandline.jobs.server.http.patience import BODY_SECONDS
+from strandline.jobs.session.conversions import assign, convert
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.relation import Relation
-    from jobs.server.access.tokens import Token, Verb
-    from jobs.server.state.server import Server
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.server.access.tokens import Token, Verb
+    from strandline.jobs.server.state.server import Server
 
 _BEFORE_KEY = 5
 """Slashes in the path of a row before its key."""

@@ -10,9 +10,9 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.server.http.parameters import check_known
-from jobs.server.http.requests import json_object
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.server.http.parameters import check_known
+from strandline.jobs.server.http.requests import json_object
 
 SMALL_BYTES: Final = 1 << 16
 """Decoded at once, in the event loop: it takes less than a thread's hand-over and a millisecond together."""

@@ -6,26 +6,26 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.functions.python.register import Library
-from jobs.serve.cut import Cut
-from jobs.serve.duck import Duck
-from jobs.serve.limits import Spent
-from jobs.serve.pull import Answer
-from jobs.server.pg_catalog.contents import contents
-from jobs.server.pg_catalog.duck_types import as_language_has_it
-from jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
-from jobs.server.pg_catalog.translate import CatalogQuery, catalog_query
-from jobs.server.pg_values.wire_types import TEXT, oid_named, oids_of
-from jobs.server.queries.worker import Answered, arrow_stream
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.serve.cut import Cut
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.limits import Spent
+from strandline.jobs.serve.pull import Answer
+from strandline.jobs.server.pg_catalog.contents import contents
+from strandline.jobs.server.pg_catalog.duck_types import as_language_has_it
+from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
+from strandline.jobs.server.pg_catalog.translate import CatalogQuery, catalog_query
+from strandline.jobs.server.pg_values.wire_types import TEXT, oid_named, oids_of
+from strandline.jobs.server.queries.worker import Answered, arrow_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.serve.terms import Terms
-    from jobs.server.access.tokens import Token
-    from jobs.server.pg_catalog.contents import Caller
-    from jobs.server.pg_catalog.parts import Part
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.server.access.tokens import Token
+    from strandline.jobs.server.pg_catalog.contents import Caller
+    from strandline.jobs.server.pg_catalog.parts import Part
 
 _MAY_READ_IT: Final = re.compile(r"\bpg_\w|\binformation_schema\b", re.I)
 _READS: Final = re.compile(r"\bFROM\b|^EXPLAIN\b", re.I)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from jobs.server.pg_catalog.parts import FUNCTIONS
-from jobs.server.pg_values.array_text import array_elements
+from strandline.jobs.server.pg_catalog.parts import FUNCTIONS
+from strandline.jobs.server.pg_values.array_text import array_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,17 +9,17 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.catalog.relations import visible_relation
-from jobs.catalog.renamed_text import shown_text
-from jobs.model.definitions import InsertQuery, View
-from jobs.server.pg_values.wire_types import OTHERS, PLAIN, modifier_of, oid_of, size_of
+from strandline.jobs.catalog.relations import visible_relation
+from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.model.definitions import InsertQuery, View
+from strandline.jobs.server.pg_values.wire_types import OTHERS, PLAIN, modifier_of, oid_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Column, Source
-    from jobs.server.access.tokens import Token
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Column, Source
+    from strandline.jobs.server.access.tokens import Token
 
 Rows = list[dict[str, Any]]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model import types as t
+from strandline.jobs.model import types as t
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.types import SqlType
 
 
 def as_language_has_it(table: pa.Table) -> tuple[pa.Table, tuple[SqlType, ...]]:

@@ -17,14 +17,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
-from jobs.server.pg_catalog.casts import call, cast_around, readable, translated_cast
-from jobs.server.pg_catalog.parts import FUNCTIONS, INFORMATION, TABLES
-from jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_catalog.casts import call, cast_around, readable, translated_cast
+from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, INFORMATION, TABLES
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from jobs.server.pg_catalog.parts import Part
+    from strandline.jobs.server.pg_catalog.parts import Part
 
 _SCHEMAS: Final = {"pg_catalog": TABLES, "": TABLES, "information_schema": INFORMATION}
 _ROW_MAKERS: Final = (exp.Unnest, exp.Explode, exp.GenerateSeries, exp.ExplodingGenerateSeries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 
 _ELEMENT: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",{}\\]+?))\s*(?:,|$)', re.S)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.model.types import BaseType, SqlType
-from jobs.server.pg_values.text_cells import text_cells
-from jobs.server.pg_values.wire_types import element_of, oid_of
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.server.pg_values.text_cells import text_cells
+from strandline.jobs.server.pg_values.wire_types import element_of, oid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

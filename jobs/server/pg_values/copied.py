@@ -9,17 +9,17 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.server.pg_values.binary_cells import fixed
-from jobs.server.pg_values.rows import BATCH_ROWS, data_rows
-from jobs.server.pg_values.text_cells import text_cells
-from jobs.server.pg_values.wire_types import BINARY_FORMAT, TEXT_FORMAT
+from strandline.jobs.server.pg_values.binary_cells import fixed
+from strandline.jobs.server.pg_values.rows import BATCH_ROWS, data_rows
+from strandline.jobs.server.pg_values.text_cells import text_cells
+from strandline.jobs.server.pg_values.wire_types import BINARY_FORMAT, TEXT_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.server.pg_values.wire_types import WireColumn
 
 TEXT: Final = "text"
 CSV: Final = "csv"

@@ -16,12 +16,12 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from jobs.model import types as t
-from jobs.model.types import BaseType, SqlType
-from jobs.server.pg_values.array_text import array_elements
-from jobs.server.pg_values.binary_cells import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.wire_types import NUMERIC, TEXT_FORMAT, UNSPECIFIED, element_oid
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.server.pg_values.array_text import array_elements
+from strandline.jobs.server.pg_values.binary_cells import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.wire_types import NUMERIC, TEXT_FORMAT, UNSPECIFIED, element_oid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

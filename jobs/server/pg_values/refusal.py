@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from state_store.errors import StrandlineError
+from strandline.state_store.errors import StrandlineError
 
 
 class SqlState(StrEnum):

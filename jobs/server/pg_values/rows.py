@@ -12,18 +12,18 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.model.types import BaseType
-from jobs.server.pg_values.binary_cells import binary_cells, fixed
-from jobs.server.pg_values.text_cells import text_cells
-from jobs.server.pg_values.wire_types import BINARY_FORMAT, TEXT_FORMAT
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.server.pg_values.binary_cells import binary_cells, fixed
+from strandline.jobs.server.pg_values.text_cells import text_cells
+from strandline.jobs.server.pg_values.wire_types import BINARY_FORMAT, TEXT_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from jobs.model.types import SqlType
-    from jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.server.pg_values.wire_types import WireColumn
 
 BATCH_ROWS: Final = 4096
 """A few hundred kilobytes, made in a few milliseconds: the event loop belongs to all clients."""

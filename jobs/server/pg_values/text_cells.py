@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.model.types import BaseType, SqlType
-from jobs.serve.format import to_json
-from jobs.serve.values import python_rows
-from jobs.server.pg_values.wire_types import element_of
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.values import python_rows
+from strandline.jobs.server.pg_values.wire_types import element_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model import types as t
-from jobs.model.types import BaseType, SqlType
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,27 +8,27 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jobs.model.serving_errors import TooStale, Unauthenticated
-from jobs.model.types import BaseType
-from jobs.serve.shape import shape_of
-from jobs.serve.terms import Terms
-from jobs.server.pg_catalog.contents import Caller
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.postgres.failures import state_of
-from jobs.server.postgres.question import Binding, Described, RowsAsked, TypesAsked
-from jobs.server.queries.cancelling import Cancelling
-from state_store.errors import StrandlineError
+from strandline.jobs.model.serving_errors import TooStale, Unauthenticated
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.serve.shape import shape_of
+from strandline.jobs.serve.terms import Terms
+from strandline.jobs.server.pg_catalog.contents import Caller
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.postgres.failures import state_of
+from strandline.jobs.server.postgres.question import Binding, Described, RowsAsked, TypesAsked
+from strandline.jobs.server.queries.cancelling import Cancelling
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.serve.pinned import Pinned
-    from jobs.server.access.tokens import Token
-    from jobs.server.pg_values.parameters import Parameter
-    from jobs.server.postgres.settings import Settings
-    from jobs.server.queries.worker import Answered, Question
-    from jobs.server.state.by_key import Keyed
-    from jobs.server.state.server import Server
-    from jobs.server.state.topics import Lag
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.server.access.tokens import Token
+    from strandline.jobs.server.pg_values.parameters import Parameter
+    from strandline.jobs.server.postgres.settings import Settings
+    from strandline.jobs.server.queries.worker import Answered, Question
+    from strandline.jobs.server.state.by_key import Keyed
+    from strandline.jobs.server.state.server import Server
+    from strandline.jobs.server.state.topics import Lag
 
 A = TypeVar("A")
 

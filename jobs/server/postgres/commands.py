@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobs.server.pg_values.copied import CopyForm
+    from strandline.jobs.server.pg_values.copied import CopyForm
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jobs.server.pg_values.copied import copied_rows
-from jobs.server.pg_values.parameters import Parameter
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.rows import data_rows, few_rows
-from jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, columns_of
-from jobs.server.postgres import outgoing
-from jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, Show, Statement
-from jobs.server.postgres.failures import fields_of
-from jobs.server.postgres.incoming import malformed, read_message
-from jobs.server.postgres.result import FewRows
-from jobs.server.postgres.session import Portal
-from jobs.server.postgres.statements import statements
-from state_store.errors import StrandlineError
+from strandline.jobs.server.pg_values.copied import copied_rows
+from strandline.jobs.server.pg_values.parameters import Parameter
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.rows import data_rows, few_rows
+from strandline.jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, columns_of
+from strandline.jobs.server.postgres import outgoing
+from strandline.jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, Show, Statement
+from strandline.jobs.server.postgres.failures import fields_of
+from strandline.jobs.server.postgres.incoming import malformed, read_message
+from strandline.jobs.server.postgres.result import FewRows
+from strandline.jobs.server.postgres.session import Portal
+from strandline.jobs.server.postgres.statements import statements
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobs.server.postgres.incoming import Payload
-    from jobs.server.postgres.result import Result
-    from jobs.server.postgres.session import Session
+    from strandline.jobs.server.postgres.incoming import Payload
+    from strandline.jobs.server.postgres.result import Result
+    from strandline.jobs.server.postgres.session import Session
 
 _TERMINATE: Final = b"X"
 _QUERY: Final = b"Q"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jobs.server.pg_values.copied import BINARY, CSV, TEXT, CopyForm
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.postgres.commands import Copy
+from strandline.jobs.server.pg_values.copied import BINARY, CSV, TEXT, CopyForm
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.postgres.commands import Copy
 
 HOW_TO_WRITE: Final = (
     "apply statements with `strandline apply` or `strandline sql`, insert with POST /v1/streams/{stream}"

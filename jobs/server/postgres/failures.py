@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from jobs.model import serving_errors as serving
-from jobs.model.errors import (
+from strandline.jobs.model import serving_errors as serving
+from strandline.jobs.model.errors import (
     FunctionFailed,
     InvalidQuery,
     NotSupported,
@@ -19,8 +19,8 @@ from jobs.model.errors import (
     TypeMismatch,
     UnknownName,
 )
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from state_store import errors as store
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.state_store import errors as store
 
 _STATES: Final[dict[type[store.StrandlineError], SqlState]] = {
     serving.Unauthenticated: SqlState.WRONG_PASSWORD,

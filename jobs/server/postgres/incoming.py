@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 
 if TYPE_CHECKING:
     from asyncio import StreamReader

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.catalog.stored_names import stored_statement
-from jobs.model import types as t
-from jobs.model.errors import SqlError
-from jobs.serve.readable import names_read, readable_named
-from jobs.server.pg_values.wire_types import UNSPECIFIED, oids_of, sent_type
-from jobs.server.postgres.substituted import substituted
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
-from jobs.sql.types_text import type_of
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.serve.readable import names_read, readable_named
+from strandline.jobs.server.pg_values.wire_types import UNSPECIFIED, oids_of, sent_type
+from strandline.jobs.server.postgres.substituted import substituted
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
+from strandline.jobs.sql.types_text import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
-    from jobs.server.postgres.substituted import Spot
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.server.postgres.substituted import Spot
 
 
 def parameter_types(text: str, places: Sequence[Spot], given: Sequence[int], catalog: Catalog) -> tuple[SqlType, ...]:

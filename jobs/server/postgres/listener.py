@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from jobs.server.access.bound import bound
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.postgres import outgoing
-from jobs.server.postgres.asking import Asking, Bindings
-from jobs.server.postgres.connection import Connection
-from jobs.server.postgres.failures import fields_of
-from jobs.server.postgres.result import Budget
-from jobs.server.postgres.session import Session
-from jobs.server.postgres.settings import Settings
-from jobs.server.postgres.startup import Startup, begin, greet, let_in, new_secret
-from state_store.errors import InternalError
+from strandline.jobs.server.access.bound import bound
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.postgres import outgoing
+from strandline.jobs.server.postgres.asking import Asking, Bindings
+from strandline.jobs.server.postgres.connection import Connection
+from strandline.jobs.server.postgres.failures import fields_of
+from strandline.jobs.server.postgres.result import Budget
+from strandline.jobs.server.postgres.session import Session
+from strandline.jobs.server.postgres.settings import Settings
+from strandline.jobs.server.postgres.startup import Startup, begin, greet, let_in, new_secret
+from strandline.state_store.errors import InternalError
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import AsyncIterator
 
-    from jobs.server.state.server import Server
+    from strandline.jobs.server.state.server import Server
 
 log = logging.getLogger("strandline.server")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.server.pg_values.wire_types import WireColumn
 
 ENCRYPTED: Final = b"S"
 """The answer to a request for TLS that is granted; it is no message."""

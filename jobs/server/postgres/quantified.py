@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What a session asks of the process that answers queries: the rows of a SELECT, or the types of one.
 
-text ──reads the system catalog alone──> jobs.server.pg_catalog, by DuckDB
+text ──reads the system catalog alone──> strandline.jobs.server.pg_catalog, by DuckDB
      └─otherwise───────────────────────> the language, as `POST /v1/query` takes it: same cut, limits and scopes
 """
 
@@ -10,28 +10,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from jobs.catalog.catalog import Catalog
-from jobs.model import types as t
-from jobs.model.errors import SqlError
-from jobs.server.pg_catalog.answer import SystemCatalog
-from jobs.server.pg_values.parameters import sql_of_value
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.wire_types import sent_type, told_oids
-from jobs.server.postgres.failures import line_and_column, place_of
-from jobs.server.postgres.inference import parameter_types
-from jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
-from jobs.server.queries.worker import Answered, Asked, answered, columns
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.server.pg_catalog.answer import SystemCatalog
+from strandline.jobs.server.pg_values.parameters import sql_of_value
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.wire_types import sent_type, told_oids
+from strandline.jobs.server.postgres.failures import line_and_column, place_of
+from strandline.jobs.server.postgres.inference import parameter_types
+from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
+from strandline.jobs.server.queries.worker import Answered, Asked, answered, columns
+from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from jobs.model.settings import Settings
-    from jobs.model.types import SqlType
-    from jobs.serve.terms import Terms
-    from jobs.server.access.tokens import Token
-    from jobs.server.pg_catalog.contents import Caller
-    from jobs.server.pg_values.parameters import Parameter
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.server.access.tokens import Token
+    from strandline.jobs.server.pg_catalog.contents import Caller
+    from strandline.jobs.server.pg_values.parameters import Parameter
 
 A = TypeVar("A")
 

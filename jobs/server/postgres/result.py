@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from jobs.model import types as t
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.wire_types import columns_of
+from strandline.jobs.model import types as t
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.wire_types import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from jobs.model.types import SqlType
-    from jobs.server.pg_values.copied import CopyForm
-    from jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.server.pg_values.copied import CopyForm
+    from strandline.jobs.server.pg_values.wire_types import WireColumn
 
 HELD_BYTES: Final = 512 << 20
 """Of answers that clients have not taken yet: eight of the largest."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.wire_types import columns_of
-from jobs.server.postgres.commands import (
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.wire_types import columns_of
+from strandline.jobs.server.postgres.commands import (
     Back,
     Begin,
     Close,
@@ -30,17 +30,17 @@ from jobs.server.postgres.commands import (
     Show,
     Statement,
 )
-from jobs.server.postgres.question import Described
-from jobs.server.postgres.result import FewRows, Result
-from jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATION, VERSIONS
-from jobs.server.state.by_key import Keyed
+from strandline.jobs.server.postgres.question import Described
+from strandline.jobs.server.postgres.result import FewRows, Result
+from strandline.jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATION, VERSIONS
+from strandline.jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
-    from jobs.serve.pinned import Pinned
-    from jobs.server.pg_values.parameters import Parameter
-    from jobs.server.postgres.asking import Asking
-    from jobs.server.postgres.result import Budget
-    from jobs.server.postgres.settings import Settings
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.server.pg_values.parameters import Parameter
+    from strandline.jobs.server.postgres.asking import Asking
+    from strandline.jobs.server.postgres.result import Budget
+    from strandline.jobs.server.postgres.settings import Settings
 
 Values = tuple["Parameter", ...]
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.server.http.answers import age_ms, instant
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.state.topics import staleness
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.server.http.answers import age_ms, instant
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.server.queries.worker import Answered
-    from jobs.server.state.by_key import Keyed
-    from jobs.server.state.topics import Lag
+    from strandline.jobs.server.queries.worker import Answered
+    from strandline.jobs.server.state.by_key import Keyed
+    from strandline.jobs.server.state.topics import Lag
 
 SERVER_VERSION: Final = "13.0"
 """The version whose catalog is told: old enough for simple questions, new enough for every tool that is kept up."""

@@ -11,19 +11,19 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.serving_errors import Unauthenticated
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.postgres import outgoing
-from jobs.server.postgres.asking import Client
-from jobs.server.postgres.incoming import malformed, read_message, read_startup
+from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.postgres import outgoing
+from strandline.jobs.server.postgres.asking import Client
+from strandline.jobs.server.postgres.incoming import malformed, read_message, read_startup
 
 if TYPE_CHECKING:
     import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
-    from jobs.server.postgres.incoming import Payload
-    from jobs.server.postgres.settings import Settings
+    from strandline.jobs.server.postgres.incoming import Payload
+    from strandline.jobs.server.postgres.settings import Settings
 
 _CANCEL: Final = 80877102
 _TLS: Final = 80877103

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.postgres.commands import (
+from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.postgres.commands import (
     Back,
     Begin,
     Close,
@@ -31,7 +31,7 @@ from jobs.server.postgres.commands import (
     Show,
     Statement,
 )
-from jobs.server.postgres.copying import HOW_TO_WRITE, copy_of
+from strandline.jobs.server.postgres.copying import HOW_TO_WRITE, copy_of
 
 _PIECE: Final = re.compile(
     r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|;""", re.S

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model import types as t
-from jobs.model.types import BaseType
-from jobs.server.pg_values.parameters import sql_of_value
-from jobs.server.postgres.quantified import Quantified, is_schema, quantified
-from jobs.server.postgres.type_names import type_at
-from jobs.sql.from_text import tokenize
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.server.pg_values.parameters import sql_of_value
+from strandline.jobs.server.postgres.quantified import Quantified, is_schema, quantified
+from strandline.jobs.server.postgres.type_names import type_at
+from strandline.jobs.sql.from_text import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobs.model.types import SqlType
+    from strandline.jobs.model.types import SqlType
 
 _PARAMETER: Final = re.compile(r"\$([1-9]\d{0,4})")
 _COUNTS: Final = (TokenType.LIMIT, TokenType.OFFSET)

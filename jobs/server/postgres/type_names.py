@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.model import types as t
-from jobs.model.types import BaseType, SqlType
-from jobs.server.pg_values.wire_types import type_named
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.server.pg_values.wire_types import type_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,23 +10,23 @@ import multiprocessing
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from jobs.model.serving_errors import Busy, TimeLimit, TooLarge
-from jobs.query.pulled.column_names import Unnamed
-from jobs.serve.terms import Terms
-from jobs.server.queries.cancelling import Cancelling
-from jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve
-from state_store.errors import StrandlineError
+from strandline.jobs.model.serving_errors import Busy, TimeLimit, TooLarge
+from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.serve.terms import Terms
+from strandline.jobs.server.queries.cancelling import Cancelling
+from strandline.jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-    from jobs.model.settings import Settings
-    from jobs.serve.at_least import Least
-    from jobs.serve.limits import Limits
-    from jobs.serve.pinned import Pinned
-    from jobs.server.access.tokens import Token
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.at_least import Least
+    from strandline.jobs.serve.limits import Limits
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.server.access.tokens import Token
 
 A = TypeVar("A")
 

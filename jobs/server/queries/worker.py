@@ -15,33 +15,33 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.stored_names import stored_statement
-from jobs.functions.python.register import Library
-from jobs.model import types as t
-from jobs.model.errors import SqlError
-from jobs.model.serving_errors import RequestRefused
-from jobs.partial.pull import answer
-from jobs.serve.cut import Cut
-from jobs.serve.format import to_json
-from jobs.serve.pull import Answer, columns_of
-from jobs.serve.readable import names_read
-from jobs.serve.row_text import RowText
-from jobs.serve.values import python_rows
-from jobs.sql.size import too_deep
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Explain, Select
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
-from state_store.python_values import python_values
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.partial.pull import answer
+from strandline.jobs.serve.cut import Cut
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.pull import Answer, columns_of
+from strandline.jobs.serve.readable import names_read
+from strandline.jobs.serve.row_text import RowText
+from strandline.jobs.serve.values import python_rows
+from strandline.jobs.sql.size import too_deep
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Explain, Select
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
+from strandline.state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.connection import Connection
 
-    from jobs.model.settings import Settings
-    from jobs.serve.terms import Terms
-    from jobs.server.access.tokens import Token
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.server.access.tokens import Token
 
 Form = Literal["objects", "ksql", "arrow"]
 """A body: JSON objects joined by commas, JSON arrays on lines of their own under ksqlDB's names, or an Arrow stream."""
@@ -55,7 +55,12 @@ _BESIDE_BYTES = 3 << 30
 
 _LATE_IMPORTS: Final = (
     *("duckdb", "duckdb.func", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet"),
-    *("state_store.delta.checkpoint", "state_store.delta.rows", "state_store.delta.schema", "state_store.storage.disk"),
+    *(
+        "strandline.state_store.delta.checkpoint",
+        "strandline.state_store.delta.rows",
+        "strandline.state_store.delta.schema",
+        "strandline.state_store.storage.disk",
+    ),
 )
 """Measured: 0.7 s of a core, 2.5 s on a busy machine."""
 
@@ -196,7 +201,7 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     import pyarrow as pa
 
     # The planner is most of the engine: a process that only answers SELECTs does without it.
-    from jobs.ivm.explain.view import explain
+    from strandline.jobs.ivm.explain.view import explain
 
     lines = explain(statement, catalog).splitlines()
     found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))

@@ -7,14 +7,14 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from jobs.catalog.stored_names import stored_statement
-from jobs.model.serving_errors import RequestRefused
-from jobs.server.changes.hub import Wish
-from jobs.server.changes.place import Place
-from jobs.server.http.parameters import parameters
-from jobs.server.http.requests import columns_of, named, number, pinned_in, server_of
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.server.changes.hub import Wish
+from strandline.jobs.server.changes.place import Place
+from strandline.jobs.server.http.parameters import parameters
+from strandline.jobs.server.http.requests import columns_of, named, number, pinned_in, server_of
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
 
 router = APIRouter(tags=["changes"])
 

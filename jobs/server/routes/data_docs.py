@@ -11,12 +11,12 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from jobs.expect.data_docs import POLICY, read_docs
-from jobs.model.errors import UnknownName
-from jobs.model.serving_errors import Unauthenticated
-from jobs.server.http.failures import failure
-from jobs.server.http.requests import named, server_of
-from state_store.wording import Name, sentence
+from strandline.jobs.expect.data_docs import POLICY, read_docs
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.server.http.failures import failure
+from strandline.jobs.server.http.requests import named, server_of
+from strandline.state_store.wording import Name, sentence
 
 router = APIRouter(tags=["views"])
 

@@ -20,27 +20,27 @@ from anyio import CancelScope
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from jobs.catalog.stored_names import stored_statement
-from jobs.model.definitions import Source, View
-from jobs.model.serving_errors import RequestRefused
-from jobs.serve.format import to_json
-from jobs.serve.readable import names_read
-from jobs.server.changes.hub import Wish
-from jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
-from jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
-from jobs.server.http.requests import body_of, json_of, named, reader_of, server_of
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
-from state_store.errors import StrandlineError
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.readable import names_read
+from strandline.jobs.server.changes.hub import Wish
+from strandline.jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
+from strandline.jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
+from strandline.jobs.server.http.requests import body_of, json_of, named, reader_of, server_of
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from jobs.model.relation import Relation
-    from jobs.model.types import SqlType
-    from jobs.serve.subscription import Subscription
-    from jobs.server.changes.events import Event
-    from jobs.server.queries.worker import Answered
-    from jobs.server.state.by_key import Keyed
-    from jobs.server.state.server import Server
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.serve.subscription import Subscription
+    from strandline.jobs.server.changes.events import Event
+    from strandline.jobs.server.queries.worker import Answered
+    from strandline.jobs.server.state.by_key import Keyed
+    from strandline.jobs.server.state.server import Server
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 

@@ -17,26 +17,26 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from jobs.catalog.renamed_text import shown_text
-from jobs.catalog.stored_names import stored_statement
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.functions.registry import SCALARS
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
-from jobs.model.errors import NotSupported, UnknownName
-from jobs.model.serving_errors import RequestRefused
-from jobs.model.types import BaseType
-from jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
-from jobs.server.http.ksql_shape import shown_name, shown_type
-from jobs.server.http.requests import json_of, reader_of, server_of
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Describe, Show, Statement
-from state_store.errors import StrandlineError
+from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.functions.registry import SCALARS
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
+from strandline.jobs.model.errors import NotSupported, UnknownName
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
+from strandline.jobs.server.http.ksql_shape import shown_name, shown_type
+from strandline.jobs.server.http.requests import json_of, reader_of, server_of
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Describe, Show, Statement
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
-    from jobs.server.access.tokens import Token
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.server.access.tokens import Token
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from jobs.catalog.lineage import lineage
-from jobs.serve.format import to_json
-from jobs.server.http.requests import reader_of, server_of
-from state_store.delta import log
-from state_store.leases import living
+from strandline.jobs.catalog.lineage import lineage
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.server.http.requests import reader_of, server_of
+from strandline.state_store.delta import log
+from strandline.state_store.leases import living
 
 if TYPE_CHECKING:
-    from jobs.catalog.lineage import Node
-    from jobs.server.state.server import Server
+    from strandline.jobs.catalog.lineage import Node
+    from strandline.jobs.server.state.server import Server
 
 router = APIRouter(tags=["views"])
 

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from jobs.serve.format import to_json
-from jobs.server.http.requests import allowed, server_of
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.server.http.requests import allowed, server_of
 
 if TYPE_CHECKING:
-    from jobs.server.state.server import Server
+    from strandline.jobs.server.state.server import Server
 
 READY: Final = "ready"
 

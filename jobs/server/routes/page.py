@@ -11,7 +11,7 @@ from typing import Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from jobs.server.http.parameters import parameters
+from strandline.jobs.server.http.parameters import parameters
 
 router = APIRouter(include_in_schema=False)
 
@@ -70,5 +70,5 @@ async def file(name: str) -> Response:
 
 
 def _file(name: str) -> Response:
-    content = resources.files("jobs.server").joinpath("page", name).read_bytes()
+    content = resources.files("strandline.jobs.server").joinpath("page", name).read_bytes()
     return Response(content, headers=_HEADERS, media_type=FILES[name])

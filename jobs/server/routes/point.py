@@ -14,18 +14,18 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.serve.row_text import RowText
-from jobs.server.http.answers import VersionAnswers, wants_arrow
-from jobs.server.http.measured import answered
-from jobs.server.http.requests import key_of_segments, stored_name
-from state_store.errors import StrandlineError
+from strandline.jobs.serve.row_text import RowText
+from strandline.jobs.server.http.answers import VersionAnswers, wants_arrow
+from strandline.jobs.server.http.measured import answered
+from strandline.jobs.server.http.requests import key_of_segments, stored_name
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from starlette.types import Scope, Send
 
-    from jobs.model.relation import Relation
-    from jobs.server.state.replicas import Followed
-    from jobs.server.state.server import Server
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.server.state.replicas import Followed
+    from strandline.jobs.server.state.server import Server
 
 ROUTE: Final = "/v1/views/{view}/rows/{key:path}"
 # The name of the view is as it stands: what an escaped one means is the router's business.

@@ -10,22 +10,22 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.serve.at_least import Least
-from jobs.serve.format import to_json
-from jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
-from jobs.server.http.direct import DirectRoute
-from jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name
-from jobs.server.state.topics import staleness
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.at_least import Least
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
+from strandline.jobs.server.http.direct import DirectRoute
+from strandline.jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name
+from strandline.jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.server.access.tokens import Token
-    from jobs.server.queries.worker import Answered
-    from jobs.server.state.by_key import Keyed
-    from jobs.server.state.server import Server
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.server.access.tokens import Token
+    from strandline.jobs.server.queries.worker import Answered
+    from strandline.jobs.server.state.by_key import Keyed
+    from strandline.jobs.server.state.server import Server
 
 router = APIRouter(tags=["query"], route_class=DirectRoute)
 

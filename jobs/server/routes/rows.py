@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.partial.lookups import keys_of, rows_of
-from jobs.serve.at_least import Least, no_versions
-from jobs.serve.lookup import Lookup
-from jobs.serve.pull import answer
-from jobs.serve.row_text import RowText
-from jobs.serve.terms import Terms
-from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
-from jobs.server.http.direct import DirectRoute
-from jobs.server.http.parameters import WAITING, WINDOWS, parameters
-from jobs.server.http.requests import (
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.partial.lookups import keys_of, rows_of
+from strandline.jobs.serve.at_least import Least, no_versions
+from strandline.jobs.serve.lookup import Lookup
+from strandline.jobs.serve.pull import answer
+from strandline.jobs.serve.row_text import RowText
+from strandline.jobs.serve.terms import Terms
+from strandline.jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
+from strandline.jobs.server.http.direct import DirectRoute
+from strandline.jobs.server.http.parameters import WAITING, WINDOWS, parameters
+from strandline.jobs.server.http.requests import (
     MOST_ROWS,
     columns_of,
     json_of,
@@ -36,16 +36,16 @@ from jobs.server.http.requests import (
     server_of,
     windows_of,
 )
-from jobs.server.state.topics import staleness
+from strandline.jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.model.relation import Relation
-    from jobs.serve.pinned import Pinned
-    from jobs.serve.reflected import Reflected
-    from jobs.server.state.replicas import Followed
-    from jobs.server.state.server import Server
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.server.state.replicas import Followed
+    from strandline.jobs.server.state.server import Server
 
 _FEW_ROWS = 64
 """Read and written in the event loop: they take a millisecond. More take a thread, so that nobody waits for them."""

@@ -7,11 +7,11 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.serve.format import to_json
-from jobs.server.http.requests import body_of, check_json, named, server_of
-from jobs.server.http.row_list import SMALL_BYTES, rows_in
-from jobs.server.state.inserts import let_go
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.server.http.requests import body_of, check_json, named, server_of
+from strandline.jobs.server.http.row_list import SMALL_BYTES, rows_in
+from strandline.jobs.server.state.inserts import let_go
 
 router = APIRouter(tags=["streams"])
 

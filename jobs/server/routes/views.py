@@ -8,15 +8,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from jobs.catalog.renamed_text import shown_text
-from jobs.model.definitions import Source, View
-from jobs.serve.format import to_json
-from jobs.serve.pace import pace
-from jobs.server.http.answers import age_ms, instant
-from jobs.server.http.requests import named, reader_of, server_of
-from jobs.server.routes.operating import readiness
-from jobs.server.state.server import Server
-from state_store.delta import log
+from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.pace import pace
+from strandline.jobs.server.http.answers import age_ms, instant
+from strandline.jobs.server.http.requests import named, reader_of, server_of
+from strandline.jobs.server.routes.operating import readiness
+from strandline.jobs.server.state.server import Server
+from strandline.state_store.delta import log
 
 router = APIRouter(tags=["views"])
 

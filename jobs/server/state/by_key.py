@@ -12,28 +12,28 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.serve.keyed import NotByKey, keyed_plan
-from jobs.serve.row_text import RowText
-from jobs.serve.shape import shape_of
-from jobs.serve.values import shown
+from strandline.jobs.serve.keyed import NotByKey, keyed_plan
+from strandline.jobs.serve.row_text import RowText
+from strandline.jobs.serve.shape import shape_of
+from strandline.jobs.serve.values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
-    from jobs.query.pulled.column_names import Unnamed
-    from jobs.serve.at_least import Least
-    from jobs.serve.keyed import KeyedPlan
-    from jobs.serve.pinned import Pinned
-    from jobs.serve.reflected import Reflected
-    from jobs.serve.shape import Shape
-    from jobs.server.access.tokens import Token
-    from jobs.server.state.catalogued import Catalogued
-    from jobs.server.state.metrics import Metrics
-    from jobs.server.state.replicas import Replicas
-    from state_store.layout import Lake
-    from state_store.replicas.reading import Row
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.serve.at_least import Least
+    from strandline.jobs.serve.keyed import KeyedPlan
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.serve.shape import Shape
+    from strandline.jobs.server.access.tokens import Token
+    from strandline.jobs.server.state.catalogued import Catalogued
+    from strandline.jobs.server.state.metrics import Metrics
+    from strandline.jobs.server.state.replicas import Replicas
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.replicas.reading import Row
 
 _KEPT_PLANS: Final = 1000
 """Of some kilobytes each: an application has some dozens of shapes."""

@@ -8,14 +8,14 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source, View
-from jobs.model.errors import UnknownName
-from jobs.serve.readable import readable_named
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.serve.readable import readable_named
 
 if TYPE_CHECKING:
-    from jobs.model.relation import Relation
-    from state_store.layout import Lake
+    from strandline.jobs.model.relation import Relation
+    from strandline.state_store.layout import Lake
 
 _LOOK_SECONDS: Final = 0.01
 """On a disk a definition that is made elsewhere is seen that much later: a look takes as long as a read of a replica,

@@ -11,19 +11,19 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.definitions import Source, View
-from jobs.serve.looking import Looking
-from jobs.serve.pinned import pin
-from state_store.delta import log as delta_log
-from state_store.errors import StoreError, TableMissing
-from state_store.leases import ReaderLease
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve.pinned import pin
+from strandline.state_store.delta import log as delta_log
+from strandline.state_store.errors import StoreError, TableMissing
+from strandline.state_store.leases import ReaderLease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.serve.pinned import Pinned
-    from jobs.server.state.catalogued import Catalogued
-    from state_store.layout import Lake
+    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.server.state.catalogued import Catalogued
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline.server")
 

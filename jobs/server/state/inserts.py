@@ -16,24 +16,24 @@ from dataclasses import dataclass, replace
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.produce import append_records, encode_rows
-from jobs.model.serving_errors import KeyReused, RequestRefused
-from state_store.checksum import members_in, sealed_members
-from state_store.errors import CorruptState
-from state_store.failpoints import failpoint
-from state_store.files import make_folder
-from state_store.files import replace as replace_file
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.produce import append_records, encode_rows
+from strandline.jobs.model.serving_errors import KeyReused, RequestRefused
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder
+from strandline.state_store.files import replace as replace_file
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from jobs.ingest.logs.log import Record
-    from jobs.model.definitions import Source
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 HEADER: Final = "strandline-insert"
 """Of a record that came with an idempotency key: a hash of the key, a colon, the row's place in the request."""

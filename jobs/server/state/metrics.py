@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from jobs.server.changes.hub import Hub
-    from jobs.server.state.partials import Partials
-    from jobs.server.state.replicas import Replicas
+    from strandline.jobs.server.changes.hub import Hub
+    from strandline.jobs.server.state.partials import Partials
+    from strandline.jobs.server.state.replicas import Replicas
 
 # From a look-up in memory to the longest query.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0)

@@ -10,20 +10,20 @@ import logging
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from jobs.model.definitions import View
-from jobs.partial.plan import partial_plan
-from jobs.partial.upquery import Upqueries
-from jobs.partial.view import PartialView
-from jobs.serve.looking import Looking
-from state_store.errors import StrandlineError
+from strandline.jobs.model.definitions import View
+from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.view import PartialView
+from strandline.jobs.serve.looking import Looking
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.functions.python.register import Library
-    from jobs.serve.limits import Limits
-    from jobs.server.state.catalogued import Catalogued
-    from state_store.layout import Lake
+    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.serve.limits import Limits
+    from strandline.jobs.server.state.catalogued import Catalogued
+    from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline.server")
 

@@ -19,12 +19,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
-from jobs.serve.keyed import NotByKey
-from jobs.serve.looking import Looking
-from jobs.serve.reflected import Reflected, reflected
-from state_store.delta import reader
-from state_store.delta.heads import newest_version
-from state_store.errors import (
+from strandline.jobs.serve.keyed import NotByKey
+from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve.reflected import Reflected, reflected
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import (
     CommitConflict,
     CorruptState,
     KeyRefused,
@@ -34,28 +34,28 @@ from state_store.errors import (
     TableMissing,
     WriterBusy,
 )
-from state_store.files import make_folder
-from state_store.files import replace as replace_file
-from state_store.layout import safe_name
-from state_store.replicas.base.watched import Watched
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.replica import Replica
-from state_store.replicas.rocksdb.store import RocksStore
-from state_store.replicas.state import Phase, ReplicaState
+from strandline.state_store.files import make_folder
+from strandline.state_store.files import replace as replace_file
+from strandline.state_store.layout import safe_name
+from strandline.state_store.replicas.base.watched import Watched
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.rocksdb.store import RocksStore
+from strandline.state_store.replicas.state import Phase, ReplicaState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from jobs.model.relation import Relation
-    from jobs.serve.keyed import KeyedPlan
-    from jobs.serve.lookup import KeyValues
-    from jobs.serve.shape import Constants
-    from state_store.layout import Lake
-    from state_store.replicas.base.store import Store
-    from state_store.replicas.progress import Progress
-    from state_store.replicas.reading import Reading, Row
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.serve.keyed import KeyedPlan
+    from strandline.jobs.serve.lookup import KeyValues
+    from strandline.jobs.serve.shape import Constants
+    from strandline.state_store.layout import Lake
+    from strandline.state_store.replicas.base.store import Store
+    from strandline.state_store.replicas.progress import Progress
+    from strandline.state_store.replicas.reading import Reading, Row
 
 T = TypeVar("T")
 

@@ -10,36 +10,36 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jobs.functions.python.register import Library
-from jobs.model.serving_errors import NotYet
-from jobs.serve.reflected import Reflected, reflected
-from jobs.serve.watch import Watch
-from jobs.server.access.tokens import EVERYTHING, Token, Tokens
-from jobs.server.changes.hub import Hub
-from jobs.server.changes.versions import VersionProcess
-from jobs.server.queries.pool import Queries
-from jobs.server.state.by_key import KeyedQueries
-from jobs.server.state.catalogued import Catalogued
-from jobs.server.state.cuts import Cuts
-from jobs.server.state.inserts import Inserts
-from jobs.server.state.metrics import Kept, Metrics, Standing
-from jobs.server.state.partials import Partials
-from jobs.server.state.replicas import Replicas
-from jobs.server.state.topics import Topics
-from state_store.begun import marked
-from state_store.delta.heads import newest_version
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
-from state_store.lock import writer_lock
-from state_store.paths import folders_in
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.serving_errors import NotYet
+from strandline.jobs.serve.reflected import Reflected, reflected
+from strandline.jobs.serve.watch import Watch
+from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens
+from strandline.jobs.server.changes.hub import Hub
+from strandline.jobs.server.changes.versions import VersionProcess
+from strandline.jobs.server.queries.pool import Queries
+from strandline.jobs.server.state.by_key import KeyedQueries
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.server.state.cuts import Cuts
+from strandline.jobs.server.state.inserts import Inserts
+from strandline.jobs.server.state.metrics import Kept, Metrics, Standing
+from strandline.jobs.server.state.partials import Partials
+from strandline.jobs.server.state.replicas import Replicas
+from strandline.jobs.server.state.topics import Topics
+from strandline.state_store.begun import marked
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import writer_lock
+from strandline.state_store.paths import folders_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from jobs.model.relation import Relation
-    from jobs.model.settings import Settings
-    from jobs.serve.at_least import Least
-    from jobs.server.access.options import ServerOptions
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.at_least import Least
+    from strandline.jobs.server.access.options import ServerOptions
 
 T = TypeVar("T")
 

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from jobs.ingest.logs.open import open_log
-from jobs.model.serving_errors import RequestRefused, TooStale
-from state_store.errors import StrandlineError
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.serving_errors import RequestRefused, TooStale
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobs.ingest.logs.log import Log
-    from jobs.model.settings import Settings
-    from state_store.layout import Lake
+    from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import Lake
 
 _LOOK_SECONDS: Final = 0.5
 """A broker answers some thousands of such questions a second, and staleness is asked for in seconds."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from jobs.model.errors import NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.model.retention import RETENTION_OPTIONS
-from jobs.sql.syntax import Option
+from strandline.jobs.model.errors import NotSupported, OptionRefused, SqlError, UnknownName
+from strandline.jobs.model.retention import RETENTION_OPTIONS
+from strandline.jobs.sql.syntax import Option
 
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
 KSQL_OPTIONS = frozenset(

@@ -11,19 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import Column, InsertQuery, Source
-from jobs.model.errors import InvalidQuery, NameInUse, SqlError
-from jobs.model.stewardship import without_stewardship
-from jobs.session.define.options import check_columns
-from jobs.session.define.replaced import ColumnDiff
-from jobs.session.define.source import check_column, check_new_columns
-from jobs.sql.syntax import AlterSource, DeclaredColumn
-from state_store.wording import Name, quoted, sentence
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import Column, InsertQuery, Source
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError
+from strandline.jobs.model.stewardship import without_stewardship
+from strandline.jobs.session.define.options import check_columns
+from strandline.jobs.session.define.replaced import ColumnDiff
+from strandline.jobs.session.define.source import check_column, check_new_columns
+from strandline.jobs.sql.syntax import AlterSource, DeclaredColumn
+from strandline.state_store.wording import Name, quoted, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
 
 _NAMED = {
     "topic": "KAFKA_TOPIC",

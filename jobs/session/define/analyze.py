@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Definition, Source, View
-from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from jobs.model.same_meaning import gives_the_same_rows, same
-from jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
-from jobs.session.define.constants import check_constants
-from jobs.session.define.insert import insert_query_of
-from jobs.session.define.replaced import check_replacement, reads_the_same
-from jobs.session.define.source import check_new_columns, source_of
-from jobs.session.define.view import check_new, view_of
-from jobs.sql.dialect import quote
-from jobs.sql.size import too_deep
-from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Definition, Source, View
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
+from strandline.jobs.model.same_meaning import gives_the_same_rows, same
+from strandline.jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
+from strandline.jobs.session.define.constants import check_constants
+from strandline.jobs.session.define.insert import insert_query_of
+from strandline.jobs.session.define.replaced import check_replacement, reads_the_same
+from strandline.jobs.session.define.source import check_new_columns, source_of
+from strandline.jobs.session.define.view import check_new, view_of
+from strandline.jobs.sql.dialect import quote
+from strandline.jobs.sql.size import too_deep
+from strandline.jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+from strandline.state_store.wording import Name, joined, sentence
 
 Defining = CreateSource | CreateView | InsertSelect | AlterSource
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.ingest.formats.format import check_source
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import InvalidQuery, OptionRefused
-from jobs.publish.declared import hidden_keys, published, published_views, topic_as_source
-from jobs.session.define.options import check_columns
-from state_store.wording import Name, sentence
+from strandline.jobs.ingest.formats.format import check_source
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import InvalidQuery, OptionRefused
+from strandline.jobs.publish.declared import hidden_keys, published, published_views, topic_as_source
+from strandline.jobs.session.define.options import check_columns
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from jobs.catalog.catalog import Catalog
+    from strandline.jobs.catalog.catalog import Catalog
 
 
 def check_changelog_topic(view: View, catalog: Catalog) -> None:

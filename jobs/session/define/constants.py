@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.functions.failing import can_fail, failing
-from jobs.functions.render import lower
-from jobs.model.errors import InvalidQuery, SqlError
-from jobs.model.relation import Relation
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope
-from jobs.sql.dialect import position_of, sql_of
-from state_store.kernel import elementary
+from strandline.jobs.functions.failing import can_fail, failing
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model.errors import InvalidQuery, SqlError
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.state_store.kernel import elementary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.errors import NotSupported
-from jobs.operate.verify.history import oldest_base
-from jobs.session.define.replaced import ColumnDiff
-from state_store.delta import log
-from state_store.delta.schema import columns_of
-from state_store.delta.snapshot import read_snapshot
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.operate.verify.history import oldest_base
+from strandline.jobs.session.define.replaced import ColumnDiff
+from strandline.state_store.delta import log
+from strandline.state_store.delta.schema import columns_of
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.model.definitions import View
-    from state_store.paths import LakePath
+    from strandline.jobs.model.definitions import View
+    from strandline.state_store.paths import LakePath
 
 
 def check_added_columns(present: View, following: View, path: LakePath) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.functions.python.code import check_aggregate, check_scalar, code_of, retracts
-from jobs.functions.registry import NOT_DETERMINISTIC, find
-from jobs.model.definitions import Column, Function
-from jobs.model.errors import FunctionRefused, NameTaken, SqlError
-from jobs.sql.dialect import needs_quotes
-from jobs.sql.syntax import CreateFunction
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+from strandline.jobs.functions.python.code import check_aggregate, check_scalar, code_of, retracts
+from strandline.jobs.functions.registry import NOT_DETERMINISTIC, find
+from strandline.jobs.model.definitions import Column, Function
+from strandline.jobs.model.errors import FunctionRefused, NameTaken, SqlError
+from strandline.jobs.sql.dialect import needs_quotes
+from strandline.jobs.sql.syntax import CreateFunction
 
 
 def function_of(statement: CreateFunction, allowed: Collection[str]) -> Function:

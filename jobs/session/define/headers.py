@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.model.columns import HEADERS
-from jobs.model.definitions import ALL_HEADERS
-from jobs.model.errors import InvalidQuery
-from jobs.model.types import BYTES
-from jobs.sql.syntax import DeclaredColumn
+from strandline.jobs.model.columns import HEADERS
+from strandline.jobs.model.definitions import ALL_HEADERS
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.types import BYTES
+from strandline.jobs.sql.syntax import DeclaredColumn
 
 
 def check_header(column: DeclaredColumn, columns: Sequence[DeclaredColumn]) -> None:

@@ -7,23 +7,23 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.model.stage import MapStage, Plan
-from jobs.model.stage_columns import relation_of
-from jobs.model.types import BaseType, SqlType, common_type
-from jobs.query.clauses.read import read_query
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Block, Query
-from jobs.query.whole.fingerprint import fingerprint
-from jobs.session.define.quarantine import check_quarantine_of_target
-from jobs.session.define.replaced import reads_the_same
-from jobs.session.define.view import check_rules, inputs_of, makes_stream
-from jobs.sql.dialect import quote, sql_of
-from jobs.sql.syntax import InsertSelect
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.stage import MapStage, Plan
+from strandline.jobs.model.stage_columns import relation_of
+from strandline.jobs.model.types import BaseType, SqlType, common_type
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.jobs.session.define.quarantine import check_quarantine_of_target
+from strandline.jobs.session.define.replaced import reads_the_same
+from strandline.jobs.session.define.view import check_rules, inputs_of, makes_stream
+from strandline.jobs.sql.dialect import quote, sql_of
+from strandline.jobs.sql.syntax import InsertSelect
+from strandline.state_store.wording import Name, sentence
 
 
 def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
-from jobs.ingest.formats.timestamps import check_timestamp_format
-from jobs.model.definitions import Column
-from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
-from jobs.model.retention import NO_END, RETENTION_OPTIONS
-from jobs.model.types import BaseType, SqlType
-from jobs.session.define.allowed_options import allowed, error
-from jobs.sql.syntax import Option
+from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
+from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
+from strandline.jobs.model.retention import NO_END, RETENTION_OPTIONS
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.session.define.allowed_options import allowed, error
+from strandline.jobs.sql.syntax import Option
 
 _SOURCE_OPTIONS = (
     "KAFKA_TOPIC",

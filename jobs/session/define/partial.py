@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
-from jobs.model.relation import Relation
-from jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import Block, Query
-from jobs.session.define.allowed_options import error
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.session.define.allowed_options import error
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
-    from jobs.sql.syntax import Option
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
+    from strandline.jobs.sql.syntax import Option
 
 _WHY_NOT = {
     "REFRESH": "nothing is refreshed",
@@ -70,7 +70,7 @@ def check_partial(view: View, catalog: Catalog) -> None:
             hint="leave EMIT FINAL or STATE = 'partial' out",
         )
     # Late: what reads tables need not be loaded for all other definitions.
-    from jobs.partial.plan import partial_plan
+    from strandline.jobs.partial.plan import partial_plan
 
     partial_plan(view, catalog)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.errors import NotSupported
-from jobs.model.stewardship import Stewardship
-from jobs.sql.dialect import quote
-from state_store.wording import Name, sentence
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.sql.dialect import quote
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import View
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import View
 
 
 def check_quarantine_of_source(name: str, options: Mapping[str, str]) -> None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import Dialect
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.stored import spec_of
-from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
-from jobs.query.clauses.read import query_of
-from jobs.query.whole.fingerprint import fingerprint
-from state_store.wording import Name, joined, sentence
+from strandline.jobs.engines.engine import Dialect
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
 
 _DIALECT: Dialect = "duckdb"
 

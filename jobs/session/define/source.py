@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.engines.arrays import has_map
-from jobs.model import tables
-from jobs.model.columns import WINDOW_BOUNDS
-from jobs.model.definitions import Column, Kind, Source
-from jobs.model.errors import InvalidQuery
-from jobs.model.names import alike, differ_only_in_case
-from jobs.model.types import BaseType
-from jobs.query.clauses.select_list import is_reserved
-from jobs.session.define.headers import check_header
-from jobs.session.define.options import source_options
-from jobs.session.define.quarantine import check_quarantine_of_source
-from jobs.session.define.stewardship import check_columns_of, split
-from jobs.sql.syntax import CreateSource, DeclaredColumn
-from state_store.layout import safe_name
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.model import tables
+from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.definitions import Column, Kind, Source
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.clauses.select_list import is_reserved
+from strandline.jobs.session.define.headers import check_header
+from strandline.jobs.session.define.options import source_options
+from strandline.jobs.session.define.quarantine import check_quarantine_of_source
+from strandline.jobs.session.define.stewardship import check_columns_of, split
+from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn
+from strandline.state_store.layout import safe_name
 
 # Files take 255 bytes at most; those of stages, dead letters and half-written files add up to 80 to a name.
 LONGEST_NAME = 170

@@ -21,11 +21,11 @@ from typing import Any, get_args
 
 import yaml
 
-from jobs.model.definitions import Column
-from jobs.model.errors import OptionRefused, UnknownName
-from jobs.model.stewardship import STEWARDSHIP_OPTIONS, Expectation, Severity
-from jobs.session.define.allowed_options import allowed, error
-from jobs.sql.syntax import Option
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.errors import OptionRefused, UnknownName
+from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS, Expectation, Severity
+from strandline.jobs.session.define.allowed_options import allowed, error
+from strandline.jobs.sql.syntax import Option
 
 # Dagster's rules: https://docs.dagster.io/guides/build/assets/metadata-and-tags
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s,]+@[^@\s,]+\.[^@\s,]+")

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.plan.event_time import with_rowtime
-from jobs.ivm.plan.incremental import check_errors, check_incremental
-from jobs.ivm.plan.plan import plan_of_query
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.written import check_written
-from jobs.model import tables
-from jobs.model.columns import META_COLUMNS
-from jobs.model.definitions import Column, InsertQuery, Source, View
-from jobs.model.errors import InvalidQuery
-from jobs.model.relation import Relation
-from jobs.model.stage import Plan
-from jobs.model.stage_columns import relation_of
-from jobs.model.stewardship import Stewardship
-from jobs.model.view_options import Semantics, ViewOptions
-from jobs.query.clauses.quarantine import guarded_query
-from jobs.query.clauses.read import read_query
-from jobs.query.logical.keys import grows_by_groups, outputs_of
-from jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
-from jobs.query.whole.fingerprint import fingerprint
-from jobs.query.whole.ksql_projection import check_projection
-from jobs.session.define.changelog_topic import check_changelog_topic
-from jobs.session.define.options import has_odd_map, timestamp_column
-from jobs.session.define.partial import check_options, check_partial
-from jobs.session.define.quarantine import check_quarantine
-from jobs.session.define.shown_windows import with_bounds
-from jobs.session.define.source import check_name
-from jobs.session.define.stewardship import check_columns_of
-from jobs.session.define.view_options import check_formats, view_options
-from jobs.sql.dialect import quote, sql_of
-from jobs.sql.syntax import CreateView
-from state_store.wording import Name, sentence
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.plan.event_time import with_rowtime
+from strandline.jobs.ivm.plan.incremental import check_errors, check_incremental
+from strandline.jobs.ivm.plan.plan import plan_of_query
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.model import tables
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Plan
+from strandline.jobs.model.stage_columns import relation_of
+from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.view_options import Semantics, ViewOptions
+from strandline.jobs.query.clauses.quarantine import guarded_query
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.logical.keys import grows_by_groups, outputs_of
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
+from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.jobs.query.whole.ksql_projection import check_projection
+from strandline.jobs.session.define.changelog_topic import check_changelog_topic
+from strandline.jobs.session.define.options import has_odd_map, timestamp_column
+from strandline.jobs.session.define.partial import check_options, check_partial
+from strandline.jobs.session.define.quarantine import check_quarantine
+from strandline.jobs.session.define.shown_windows import with_bounds
+from strandline.jobs.session.define.source import check_name
+from strandline.jobs.session.define.stewardship import check_columns_of
+from strandline.jobs.session.define.view_options import check_formats, view_options
+from strandline.jobs.sql.dialect import quote, sql_of
+from strandline.jobs.sql.syntax import CreateView
+from strandline.state_store.wording import Name, sentence
 
 _ENGINES: tuple[Dialect, ...] = ("spark", "duckdb")
 

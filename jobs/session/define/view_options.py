@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from jobs.ingest.formats.format import NULLABLE_OPTIONS
-from jobs.model.definitions import Column
-from jobs.model.errors import OptionRefused
-from jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
-from jobs.session.define.allowed_options import allowed, error
-from jobs.session.define.options import (
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.errors import OptionRefused
+from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
+from strandline.jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
+from strandline.jobs.session.define.allowed_options import allowed, error
+from strandline.jobs.session.define.options import (
     check_columns,
     check_one_way,
     check_topic,
@@ -24,8 +24,8 @@ from jobs.session.define.options import (
     format_of,
     nullable_value,
 )
-from jobs.session.define.stewardship import checked
-from jobs.sql.syntax import Option
+from strandline.jobs.session.define.stewardship import checked
+from strandline.jobs.sql.syntax import Option
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "REFRESH": get_args(Refresh),

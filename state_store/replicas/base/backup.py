@@ -11,16 +11,16 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.delta.staging import checksum
-from state_store.disk_errors import disk_errors
-from state_store.errors import CorruptState, ObjectMissing
-from state_store.failpoints import failpoint
-from state_store.files import make_folder, sync_file, sync_folder, write_new
+from strandline.state_store.delta.staging import checksum
+from strandline.state_store.disk_errors import disk_errors
+from strandline.state_store.errors import CorruptState, ObjectMissing
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import make_folder, sync_file, sync_folder, write_new
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from state_store.replicas.base.store import Store
+    from strandline.state_store.replicas.base.store import Store
 
 _MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1

@@ -11,16 +11,16 @@ import json
 import struct
 from typing import TYPE_CHECKING, Final
 
-from state_store.disk_errors import disk_errors
-from state_store.errors import CorruptState
-from state_store.replicas.base.store import Write
-from state_store.replicas.codec.keys import ROWS, ROWS_END
+from strandline.state_store.disk_errors import disk_errors
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.replicas.base.store import Write
+from strandline.state_store.replicas.codec.keys import ROWS, ROWS_END
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from state_store.replicas.base.store import Snapshot, Store
+    from strandline.state_store.replicas.base.store import Snapshot, Store
 
 _NAME: Final = "rows.dump"
 _FORMAT: Final = 1

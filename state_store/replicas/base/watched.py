@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from state_store.replicas.base.store import Snapshot, Store
+from strandline.state_store.replicas.base.store import Snapshot, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from state_store.replicas.base.store import Write
+    from strandline.state_store.replicas.base.store import Write
 
 
 class Watched(Store):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from state_store.errors import ReplicaCorrupt
-from state_store.replicas.codec.decode import decoder
-from state_store.replicas.codec.numbers import from_integer, is_bytes, is_text, scaled, width_of
-from state_store.replicas.codec.ordered import DECIMAL_BYTES, decimals, numbers, ordered, texts
+from strandline.state_store.errors import ReplicaCorrupt
+from strandline.state_store.replicas.codec.decode import decoder
+from strandline.state_store.replicas.codec.numbers import from_integer, is_bytes, is_text, scaled, width_of
+from strandline.state_store.replicas.codec.ordered import DECIMAL_BYTES, decimals, numbers, ordered, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from state_store.replicas.codec.columns import StoredColumn
+    from strandline.state_store.replicas.codec.columns import StoredColumn
 
 
 def compiled(columns: Sequence[StoredColumn], begin: int, null_bytes: int) -> Callable[[bytes], dict[str, Any]]:

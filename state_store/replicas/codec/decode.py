@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from state_store.errors import CorruptState
-from state_store.replicas.codec.numbers import from_integer, is_array, is_bytes, is_text, scaled, width_of
-from state_store.replicas.codec.ordered import DECIMAL_BYTES, ESCAPED, NULL
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.replicas.codec.numbers import from_integer, is_array, is_bytes, is_text, scaled, width_of
+from strandline.state_store.replicas.codec.ordered import DECIMAL_BYTES, ESCAPED, NULL
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 """Takes bytes and a position; gives the value there and the position behind it."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from state_store.errors import CorruptState, KeyRefused
-from state_store.replicas.codec.numbers import is_array, is_bytes, is_text, to_integer, unscaled, width_of
-from state_store.replicas.codec.ordered import DECIMAL_BYTES, ESCAPED, NULL, PRESENT, TERMINATOR
+from strandline.state_store.errors import CorruptState, KeyRefused
+from strandline.state_store.replicas.codec.numbers import is_array, is_bytes, is_text, to_integer, unscaled, width_of
+from strandline.state_store.replicas.codec.ordered import DECIMAL_BYTES, ESCAPED, NULL, PRESENT, TERMINATOR
 
 Encoder = Callable[[Any], bytes]
 

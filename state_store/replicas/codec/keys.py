@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.errors import KeyRefused
-from state_store.replicas.codec.encode import encoder
-from state_store.replicas.codec.ordered import joined, ordered
+from strandline.state_store.errors import KeyRefused
+from strandline.state_store.replicas.codec.encode import encoder
+from strandline.state_store.replicas.codec.ordered import joined, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

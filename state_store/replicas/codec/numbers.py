@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from state_store.python_values import instant_text
+from strandline.state_store.python_values import instant_text
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_NTZ: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (TIMESTAMP_NTZ has no zone)

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.errors import CorruptState
+from strandline.state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.errors import ReplicaCorrupt
-from state_store.replicas.codec.columns import column_of, slots_of, slots_to_array, variable_of, variable_to_array
-from state_store.replicas.codec.compiled import compiled
-from state_store.replicas.codec.ordered import fixed_binary, joined
+from strandline.state_store.errors import ReplicaCorrupt
+from strandline.state_store.replicas.codec.columns import (
+    column_of,
+    slots_of,
+    slots_to_array,
+    variable_of,
+    variable_to_array,
+)
+from strandline.state_store.replicas.codec.compiled import compiled
+from strandline.state_store.replicas.codec.ordered import fixed_binary, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

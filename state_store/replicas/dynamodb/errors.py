@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from state_store.errors import CommitConflict, ObjectMissing, StorageDenied, StorageUnavailable
+from strandline.state_store.errors import CommitConflict, ObjectMissing, StorageDenied, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.errors import StorageUnavailable
+from strandline.state_store.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

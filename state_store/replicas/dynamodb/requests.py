@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from state_store.errors import CommitConflict, StorageUnavailable
-from state_store.replicas.dynamodb.errors import dynamodb_errors
-from state_store.replicas.dynamodb.items import HEAD_KEY, Head, Item, head_item, head_of
+from strandline.state_store.errors import CommitConflict, StorageUnavailable
+from strandline.state_store.replicas.dynamodb.errors import dynamodb_errors
+from strandline.state_store.replicas.dynamodb.items import HEAD_KEY, Head, Item, head_item, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from state_store.replicas.base.store import Snapshot
-from state_store.replicas.dynamodb.items import moved_on, value_of
+from strandline.state_store.replicas.base.store import Snapshot
+from strandline.state_store.replicas.dynamodb.items import moved_on, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from state_store.replicas.dynamodb.items import Head
-    from state_store.replicas.dynamodb.requests import Requests
+    from strandline.state_store.replicas.dynamodb.items import Head
+    from strandline.state_store.replicas.dynamodb.requests import Requests
 
 
 class DynamoSnapshot(Snapshot):

@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.errors import StorageUnavailable, StoreError
-from state_store.failpoints import failpoint
-from state_store.replicas.base.store import Store
-from state_store.replicas.codec.keys import ROWS, ROWS_END
-from state_store.replicas.dynamodb.backup import copy_rows
-from state_store.replicas.dynamodb.errors import dynamodb_errors
-from state_store.replicas.dynamodb.items import item_of
-from state_store.replicas.dynamodb.requests import Requests
-from state_store.replicas.dynamodb.snapshot import DynamoSnapshot
+from strandline.state_store.errors import StorageUnavailable, StoreError
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.replicas.base.store import Store
+from strandline.state_store.replicas.codec.keys import ROWS, ROWS_END
+from strandline.state_store.replicas.dynamodb.backup import copy_rows
+from strandline.state_store.replicas.dynamodb.errors import dynamodb_errors
+from strandline.state_store.replicas.dynamodb.items import item_of
+from strandline.state_store.replicas.dynamodb.requests import Requests
+from strandline.state_store.replicas.dynamodb.snapshot import DynamoSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from state_store.replicas.base.store import Snapshot, Write
+    from strandline.state_store.replicas.base.store import Snapshot, Write
 
 # A read finds its head gone when two writes end while it runs. A write takes at least two requests, as a read does:
 # only a reader that is held up, by a pause of its process, is overtaken, and not five times on end.

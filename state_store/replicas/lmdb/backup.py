@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from state_store.replicas.base.backup import check_backup, copy_files
+from strandline.state_store.replicas.base.backup import check_backup, copy_files
 
 if TYPE_CHECKING:
     from pathlib import Path

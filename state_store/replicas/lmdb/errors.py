@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import lmdb
-from state_store.errors import CorruptState, DiskFailed, StorageUnavailable
+
+from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

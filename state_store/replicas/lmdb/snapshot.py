@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from state_store.replicas.base.store import Snapshot
-from state_store.replicas.lmdb.errors import lmdb_errors
+from strandline.state_store.replicas.base.store import Snapshot
+from strandline.state_store.replicas.lmdb.errors import lmdb_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import lmdb
-from state_store.errors import WriterBusy
-from state_store.replicas.base.store import Store
-from state_store.replicas.lmdb.backup import copy_environment
-from state_store.replicas.lmdb.errors import lmdb_errors
-from state_store.replicas.lmdb.snapshot import STATE, LmdbSnapshot
+
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.replicas.base.store import Store
+from strandline.state_store.replicas.lmdb.backup import copy_environment
+from strandline.state_store.replicas.lmdb.errors import lmdb_errors
+from strandline.state_store.replicas.lmdb.snapshot import STATE, LmdbSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from state_store.replicas.base.store import Snapshot, Write
+    from strandline.state_store.replicas.base.store import Snapshot, Write
 
 MAP_BYTES: Final = 256 << 30
 """The most that a store may grow to. It is address space, of which a process has 128 TB; the file is as long as its

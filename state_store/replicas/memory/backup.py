@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from state_store.replicas.base.backup import check_backup
-from state_store.replicas.base.dump import dump, load
+from strandline.state_store.replicas.base.backup import check_backup
+from strandline.state_store.replicas.base.dump import dump, load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from state_store.replicas.base.store import Snapshot, Store
+    from strandline.state_store.replicas.base.store import Snapshot, Store
 
 
 def copy_rows(snapshot: Snapshot, folder: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from state_store.replicas.base.store import Snapshot
+from strandline.state_store.replicas.base.store import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from state_store.replicas.base.store import Write
+    from strandline.state_store.replicas.base.store import Write
 
 
 class Rows:

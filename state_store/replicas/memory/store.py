@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from state_store.replicas.base.store import Store
-from state_store.replicas.memory.backup import copy_rows
-from state_store.replicas.memory.snapshot import MemorySnapshot, Rows
+from strandline.state_store.replicas.base.store import Store
+from strandline.state_store.replicas.memory.backup import copy_rows
+from strandline.state_store.replicas.memory.snapshot import MemorySnapshot, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from state_store.replicas.base.store import Snapshot, Write
+    from strandline.state_store.replicas.base.store import Snapshot, Write
 
 
 class MemoryStore(Store):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocksdict import Checkpoint
 
-from state_store.replicas.base.backup import check_backup, copy_files
+from strandline.state_store.replicas.base.backup import check_backup, copy_files
 
 if TYPE_CHECKING:
     from pathlib import Path

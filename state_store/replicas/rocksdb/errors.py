@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StrandlineError, WriterBusy
+from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StrandlineError, WriterBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.replicas.base.store import Snapshot
-from state_store.replicas.codec.keys import ROWS
-from state_store.replicas.rocksdb.errors import ours, rocksdb_errors
+from strandline.state_store.replicas.base.store import Snapshot
+from strandline.state_store.replicas.codec.keys import ROWS
+from strandline.state_store.replicas.rocksdb.errors import ours, rocksdb_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
 
-from state_store.replicas.base.store import Store
-from state_store.replicas.codec.keys import ROWS, ROWS_END
-from state_store.replicas.rocksdb.backup import copy_checkpoint
-from state_store.replicas.rocksdb.errors import ours, rocksdb_errors
-from state_store.replicas.rocksdb.snapshot import STATE, RocksSnapshot
+from strandline.state_store.replicas.base.store import Store
+from strandline.state_store.replicas.codec.keys import ROWS, ROWS_END
+from strandline.state_store.replicas.rocksdb.backup import copy_checkpoint
+from strandline.state_store.replicas.rocksdb.errors import ours, rocksdb_errors
+from strandline.state_store.replicas.rocksdb.snapshot import STATE, RocksSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from state_store.replicas.base.store import Snapshot, Write
+    from strandline.state_store.replicas.base.store import Snapshot, Write
 
 CACHE_BYTES: Final = 256 << 20
 """Uncompressed blocks in memory: some 2 M rows of 100 bytes, which is what the larger views of a small lake have."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.kernel import Kernel
 from tests.conformance.cases import Case, read_cases
 from tests.conformance.ksql import chosen
 from tests.conformance.report import Outcome, by_mode, closing, write_json, write_rest_doc

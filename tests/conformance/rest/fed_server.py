@@ -10,23 +10,23 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from jobs.ivm.refresh.context import RunContext
-from jobs.model import tables
-from jobs.model.settings import Settings, load_settings
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.serve.at_least import Least
-from jobs.serve.limits import Limits
-from jobs.serve.pinned import Pinned
-from jobs.serve.terms import Terms
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import Token
-from jobs.server.app import application
-from jobs.server.queries.pool import Queries
-from jobs.server.queries.worker import Answered, Asked, Form
-from jobs.server.state.server import Server
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model import tables
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.at_least import Least
+from strandline.jobs.serve.limits import Limits
+from strandline.jobs.serve.pinned import Pinned
+from strandline.jobs.serve.terms import Terms
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import Token
+from strandline.jobs.server.app import application
+from strandline.jobs.server.queries.pool import Queries
+from strandline.jobs.server.queries.worker import Answered, Asked, Form
+from strandline.jobs.server.state.server import Server
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.conformance.decode_inputs import InputDecoder
 from tests.conformance.program import PIPELINE, Program
 from tests.support.event_commits import commit_events

@@ -18,10 +18,10 @@ from typing import Any
 
 from httpx2 import Response
 
-from jobs.catalog.catalog import Catalog
-from state_store.errors import StrandlineError
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.on_duckdb import failed

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from state_store.errors import InternalError, StrandlineError
+from strandline.state_store.errors import InternalError, StrandlineError
 
 Result = Literal["right", "wrong", "refused", "as documented", "answered", "not asked"]
 RESULTS: Final[tuple[Result, ...]] = ("right", "wrong", "refused", "as documented", "answered", "not asked")

@@ -11,7 +11,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Final
 
-from state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.kernel import Kernel
 from tests.outside.sqllogic.outcomes import Outcome
 from tests.outside.sqllogic.run_file import Runner
 from tests.outside.sqllogic.suites import SUITES, Suite

@@ -18,21 +18,21 @@ from typing import Final
 import pyarrow as pa
 from sqlglot.errors import SqlglotError
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.context import RunContext
-from jobs.model import tables as table_names
-from jobs.model.definitions import Source, View
-from jobs.model.settings import load_settings
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.serve.results import Rows
-from jobs.serve.values import python_rows
-from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.errors import StrandlineError
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model import tables as table_names
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.serve.values import python_rows
+from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.outside.sqllogic import compare
 from tests.outside.sqllogic.outcomes import Outcome, Result, refusal_of
 from tests.outside.sqllogic.plain import OWN_REASONS, Plain, PlainTable, names_in

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from jobs.ivm.refresh.spark_sessions import SparkSessions
-from jobs.model.errors import SqlError
-from state_store.errors import StrandlineError
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.model.errors import SqlError
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.kernel.kernel import Kernel
 from tests.properties.paths import ways
 from tests.properties.paths.example import Example, Tally
 from tests.properties.paths.lake import ViewLake

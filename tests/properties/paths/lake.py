@@ -10,29 +10,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.columns import TOMBSTONE
-from jobs.model.definitions import Source
-from jobs.model.errors import SqlError
-from jobs.model.settings import load_settings
-from jobs.publish.declared import published_views
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.serve.duck import Duck
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.columns import TOMBSTONE
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.publish.declared import published_views
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 from tests.properties.paths.history import BEGIN
 from tests.properties.paths.views import Relation, ViewOf
 from tests.support.event_commits import commit_events, log_table
 
 if TYPE_CHECKING:
-    from jobs.ivm.refresh.spark_sessions import SparkSessions
-    from jobs.model.definitions import View
-    from state_store.kernel.kernel import Kernel
+    from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+    from strandline.jobs.model.definitions import View
+    from strandline.state_store.kernel.kernel import Kernel
     from tests.properties.paths.history import Event
 
 _SOURCES: Final = "sources"

@@ -12,7 +12,7 @@ import sys
 
 import duckdb
 
-from state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.kernel import Kernel
 from tests.properties.paths.check import Engines, failure
 from tests.properties.paths.example import example
 from tests.properties.paths.shrink import shrunk

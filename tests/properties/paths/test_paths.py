@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.kernel import Kernel
 from tests.properties.paths.check import Engines, check
 from tests.properties.paths.example import VIEWS, example
 from tests.properties.paths.shrink import shrunk

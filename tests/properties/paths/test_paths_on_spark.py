@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.kernel import Kernel
 from tests.properties.paths.check import Differs, Engines, check
 from tests.properties.paths.example import VIEWS, example
 from tests.properties.paths.test_sabotage import SOUND
@@ -53,7 +53,7 @@ def test_every_path_gives_the_rows_of_the_oracle_whichever_engine_wrote_them(
 
 
 def test_spark_that_is_broken_is_red(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jobs.ivm.refresh.on_spark import SparkRuntime
+    from strandline.jobs.ivm.refresh.on_spark import SparkRuntime
 
     whole = SparkRuntime.run
 

@@ -16,21 +16,21 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from jobs.ivm.refresh import engines as kernel_or_spark
-from jobs.ivm.refresh import error_policy, guarded_stage, rebuild_stage
-from jobs.ivm.refresh.epoch import Epoch, StageResult
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.operate.backfill import execute
-from jobs.operate.verify import verify
-from jobs.operate.verify.findings import Outcome, passed
-from jobs.partial.upquery import Upqueries
-from jobs.publish.encoder import Encoder
-from jobs.run import refresh_views, swap
-from jobs.run.swap import difference
-from jobs.serve.computation import Computation, computation
-from jobs.serve.subscription import Subscription
-from state_store.kernel.kernel import Kernel
-from state_store.replicas.reading import Reading
+from strandline.jobs.ivm.refresh import engines as kernel_or_spark
+from strandline.jobs.ivm.refresh import error_policy, guarded_stage, rebuild_stage
+from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.operate.backfill import execute
+from strandline.jobs.operate.verify import verify
+from strandline.jobs.operate.verify.findings import Outcome, passed
+from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.publish.encoder import Encoder
+from strandline.jobs.run import refresh_views, swap
+from strandline.jobs.run.swap import difference
+from strandline.jobs.serve.computation import Computation, computation
+from strandline.jobs.serve.subscription import Subscription
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.replicas.reading import Reading
 from tests.properties.paths import oracle
 from tests.properties.paths.check import Differs, Engines, check
 from tests.properties.paths.example import Example
@@ -105,7 +105,7 @@ def _rule(patch: pytest.MonkeyPatch, broken: Callable[[Epoch], bool]) -> None:
         here.broken = broken(epoch)
         return run(context, epoch, anew=anew)
 
-    patch.setattr("jobs.ivm.refresh.engines.maintenance", rule)
+    patch.setattr("strandline.jobs.ivm.refresh.engines.maintenance", rule)
     patch.setattr(kernel_or_spark, "run", run_with_it)
 
 
@@ -143,7 +143,7 @@ def _pulled(patch: pytest.MonkeyPatch, *, view: bool) -> None:
         made = computation(*args)
         return replace(made, text=f"SELECT * FROM ({made.text}) LIMIT 0") if ("v0" in made.tables) is view else made
 
-    patch.setattr("jobs.serve.pull.computation", computed)
+    patch.setattr("strandline.jobs.serve.pull.computation", computed)
 
 
 def _pulled_table(patch: pytest.MonkeyPatch) -> None:

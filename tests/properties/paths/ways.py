@@ -25,39 +25,39 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jobs.catalog.relations import visible_relation
-from jobs.functions.python.register import Library
-from jobs.ivm.rules.stored import spec_of, stored_columns
-from jobs.model import tables
-from jobs.model.operating_errors import RangeInseparable
-from jobs.model.steps import UNWATCHED
-from jobs.operate.backfill.execute import execute_backfill
-from jobs.operate.backfill.period import period_of
-from jobs.operate.backfill.plan import plan_backfill
-from jobs.operate.rebuild import rebuild
-from jobs.operate.verify.verify import verify
-from jobs.partial.plan import partial_plan
-from jobs.partial.upquery import Upqueries
-from jobs.partial.view import PartialView
-from jobs.publish.declared import topic_as_source
-from jobs.publish.decoder import decoded_rows
-from jobs.publish.live_records import live_records
-from jobs.publish.open import open_publisher, registry_of
-from jobs.publish.topic import open_topic
-from jobs.run.schedule import maintained
-from jobs.serve.results import Rows as Answered
-from jobs.serve.results import Tombstone, Weighted
-from jobs.serve.subscription import subscription
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse_one
-from jobs.sql.syntax import Select
-from state_store.delta import log, reader
-from state_store.layout import name_of
-from state_store.paths import folders_in
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
+from strandline.jobs.catalog.relations import visible_relation
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
+from strandline.jobs.model import tables
+from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.operate.backfill.execute import execute_backfill
+from strandline.jobs.operate.backfill.period import period_of
+from strandline.jobs.operate.backfill.plan import plan_backfill
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.view import PartialView
+from strandline.jobs.publish.declared import topic_as_source
+from strandline.jobs.publish.decoder import decoded_rows
+from strandline.jobs.publish.live_records import live_records
+from strandline.jobs.publish.open import open_publisher, registry_of
+from strandline.jobs.publish.topic import open_topic
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.results import Rows as Answered
+from strandline.jobs.serve.results import Tombstone, Weighted
+from strandline.jobs.serve.subscription import subscription
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse_one
+from strandline.jobs.sql.syntax import Select
+from strandline.state_store.delta import log, reader
+from strandline.state_store.layout import name_of
+from strandline.state_store.paths import folders_in
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
 from tests.properties.paths.values import VALUES, Rows, rows_of
 from tests.properties.paths.views import Block, Having, SetOperation
 from tests.support.arrow_table import ArrowTable
@@ -65,8 +65,8 @@ from tests.support.arrow_table import ArrowTable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jobs.operate.backfill.plan import BackfillPlan
-    from jobs.serve.subscription import Change, Subscription
+    from strandline.jobs.operate.backfill.plan import BackfillPlan
+    from strandline.jobs.serve.subscription import Change, Subscription
     from tests.properties.paths.lake import ViewLake
     from tests.properties.paths.oracle import Expected
     from tests.properties.paths.views import Query, ViewOf

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope, Typed
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope, Typed
 from tests.support.parsed import parse_expression
 
 COLUMNS: tuple[tuple[str, t.SqlType], ...] = (

@@ -16,10 +16,10 @@ from benchmarks.clicks.visibility import EVENT_LOG, Visibility
 from benchmarks.measuring.process_tree import processor_seconds
 from benchmarks.measuring.time_chart import Panel, svg
 from benchmarks.soak import CLICKS, Soak, main, slower
-from jobs.model.settings import Settings
-from state_store.delta import log
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.delta import log
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 
 
 def test_a_click_is_visible_when_the_last_view_reflects_it(settings: Settings, lake: Lake) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model import types as t
-from jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
-from jobs.model.errors import UnknownName
-from state_store.errors import Action, CorruptState
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.errors import UnknownName
+from strandline.state_store.errors import Action, CorruptState
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 
 SOURCE = Source("s", "stream", (Column("id", t.INT),), "s", "KAFKA", "JSON", "p", "…")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model import types as t
-from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
-from jobs.model.errors import NameInUse, NameTaken, UnknownName
-from state_store.errors import CorruptState
-from state_store.files import make_folder
-from state_store.layout import Lake
-from state_store.paths import LakePath, files_in, is_folder
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import make_folder
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath, files_in, is_folder
 from tests.support.lakes import below, overwrite
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import drops
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.drops import Drop
-from jobs.model.errors import PipelineMissing
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.catalog import drops
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.drops import Drop
+from strandline.jobs.model.errors import PipelineMissing
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 

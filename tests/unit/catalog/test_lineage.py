@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lineage import lineage
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lineage import lineage
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 
 DEFINITIONS = """
     CREATE STREAM orders (id BIGINT KEY, n BIGINT) WITH (KAFKA_TOPIC = 'shop');

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.catalog import manifest
-from jobs.catalog.catalog import Catalog
-from jobs.cli.main import app
-from jobs.model import types as t
-from jobs.model.definitions import Column, Function
-from jobs.model.settings import Settings, load_settings
-from jobs.session.status import status
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.catalog import manifest
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.cli.main import app
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Function
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.session.status import status
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 from tests.support.altered_lake import PIPELINE, SALES, VIEWS, made, rows, run, take_in
 from tests.support.on_disk import on_disk
 

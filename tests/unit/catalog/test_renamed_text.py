@@ -7,15 +7,15 @@ import shlex
 
 import pytest
 
-from jobs.catalog.called import Called
-from jobs.catalog.renamed_text import renamed_text
-from jobs.catalog.stored_names import stored_statement
-from jobs.model.errors import InvalidQuery, NameTaken, UnknownName
-from jobs.sql.dialect import quote, sql_of
-from jobs.sql.statements import parse_one
-from jobs.sql.syntax import CreateView, Select
-from state_store.errors import StrandlineError
-from state_store.wording import Name, quoted, sentence
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.renamed_text import renamed_text
+from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.model.errors import InvalidQuery, NameTaken, UnknownName
+from strandline.jobs.sql.dialect import quote, sql_of
+from strandline.jobs.sql.statements import parse_one
+from strandline.jobs.sql.syntax import CreateView, Select
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.wording import Name, quoted, sentence
 
 CALLED = Called({"old": "new", "t": "Two Words"})
 

@@ -14,15 +14,15 @@ from typing import IO
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.cli.output import Output
-from jobs.cli.prompt import answer, complete
-from jobs.model.report import RunReport
-from jobs.model.settings import Settings
-from jobs.run import pipeline
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
-from state_store.process import process
+from strandline.jobs.cli import main as cli
+from strandline.jobs.cli.output import Output
+from strandline.jobs.cli.prompt import answer, complete
+from strandline.jobs.model.report import RunReport
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run import pipeline
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
+from strandline.state_store.process import process
 from tests.support.lake_tables import append, delete
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -228,7 +228,7 @@ def test_queries_and_inserts_load_neither_spark_nor_the_prompt(filled: Lake) -> 
     """
     text = "SELECT * FROM package_locations; INSERT INTO package_checkins (package_id) VALUES (9); SHOW TABLES;"
     program = (
-        "import sys\nfrom jobs.cli.main import app\n"
+        "import sys\nfrom strandline.jobs.cli.main import app\n"
         f"app(['sql', '--json', '-e', {text!r}], standalone_mode=False)\n"
         "sys.exit(str([m for m in ('pyspark', 'prompt_toolkit') if m in sys.modules]))"
     )

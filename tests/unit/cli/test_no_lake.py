@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
+from strandline.jobs.cli.main import app
 
 COMMANDS = (
     ("status",),

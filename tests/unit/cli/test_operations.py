@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.model.settings import Settings
-from state_store.errors import StorageDenied
-from state_store.leases import ReaderLease
+from strandline.jobs.cli import main as cli
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.errors import StorageDenied
+from strandline.state_store.leases import ReaderLease
 from tests.support.operated_lake import operated
 from tests.unit.operate.verify.damage import data_file, flip
 from tests.unit.operate.verify.lakes import MadeLake
@@ -130,7 +130,7 @@ def test_a_drill_of_a_lake_that_may_only_be_read_has_its_result(
     def denied(*_: object) -> None:
         raise StorageDenied("'drills' may not be written by this user")
 
-    monkeypatch.setattr("jobs.operate.drills.history.record", denied)
+    monkeypatch.setattr("strandline.jobs.operate.drills.history.record", denied)
     code, out, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
     assert (code, json.loads(out)["passed"]) == (0, True)
     assert "is not kept in the lake: 'drills' may not be written by this user" in err

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jobs.cli.output import Output
-from jobs.serve.results import LiveRows, Tombstone, Weighted
+from strandline.jobs.cli.output import Output
+from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 
 
 def test_json_marks_what_went_and_what_has_a_weight(capsys: pytest.CaptureFixture[str]) -> None:

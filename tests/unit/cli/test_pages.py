@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from infra.house.plan import ROOT
-from jobs.model.settings import Settings
-from jobs.operate.drills.scenarios import SCENARIOS
-from jobs.run.pipeline import drain
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.drills.scenarios import SCENARIOS
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.example_lakes import example_lake
 from tests.support.page_blocks import answer, block, missing, typed

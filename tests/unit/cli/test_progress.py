@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from jobs.cli.progress import Progress, shown
-from jobs.model.report import MicroBatch
-from jobs.model.settings import Settings
-from jobs.run.outlook import Outlook, outlook
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.cli.progress import Progress, shown
+from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.outlook import Outlook, outlook
+from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import STREAM, VIEW, run
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli.main import app
-from jobs.model.settings import Settings
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.cli.main import app
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.published_lake import VIEWS, PublishedLake
 
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.cli.completion import CatalogCompleter
-from jobs.model.settings import Settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.cli import main as cli
+from strandline.jobs.cli.completion import CatalogCompleter
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.operated_lake import operated
 from tests.unit.operate.verify.damage import data_file
 from tests.unit.operate.verify.lakes import MadeLake

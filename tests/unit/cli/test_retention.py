@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.model.settings import Settings
+from strandline.jobs.cli import main as cli
+from strandline.jobs.model.settings import Settings
 from tests.support.retained_lake import FOLDS, LOOK_BACK, RetainedLake
 
 

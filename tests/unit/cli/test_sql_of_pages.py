@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from infra.house.plan import ROOT
-from jobs.model.settings import load_settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.interpreter import Interpreter
 
 _SALES: Final = """
 CREATE STREAM sales (shop VARCHAR, item VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales');

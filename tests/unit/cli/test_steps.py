@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from jobs.cli.steps import ShownSteps, shown_steps
-from jobs.model.report import MicroBatch
+from strandline.jobs.cli.steps import ShownSteps, shown_steps
+from strandline.jobs.model.report import MicroBatch
 from tests.support.waiting import wait_until
 
 

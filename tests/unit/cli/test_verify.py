@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.model.settings import load_settings
+from strandline.jobs.cli import main as cli
+from strandline.jobs.model.settings import load_settings
 from tests.unit.operate.verify.damage import data_file
 from tests.unit.operate.verify.lakes import MadeLake, healthy
 
@@ -55,7 +55,7 @@ def test_json_is_one_object_per_check(made: MadeLake) -> None:
 
 def test_no_spark_is_loaded(made: MadeLake) -> None:
     program = (
-        "import sys\nfrom jobs.cli.main import app\n"
+        "import sys\nfrom strandline.jobs.cli.main import app\n"
         "app(['verify', '--deep', '--json'], standalone_mode=False)\n"
         "sys.exit(str([name for name in ('pyspark', 'dagster') if name in sys.modules]))"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.settings import load_settings
+from strandline.jobs.model.settings import load_settings
 from tests.unit.operate.verify.lakes import MadeLake, healthy
 
 

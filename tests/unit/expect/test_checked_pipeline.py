@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.run.pipeline import drain
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support import checked_pipeline
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.expect.data_docs import page, read_docs, write_docs
-from jobs.expect.validate import validate
-from jobs.expect.verdict import Verdict
-from jobs.model.stewardship import Expectation
+from strandline.jobs.expect.data_docs import page, read_docs, write_docs
+from strandline.jobs.expect.validate import validate
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.model.stewardship import Expectation
 from tests.unit.operate.verify.lakes import MadeLake
 
 BETWEEN = "expect_column_values_to_be_between"

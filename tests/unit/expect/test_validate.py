@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jobs.expect.validate import validate
-from jobs.model.stewardship import Expectation
-from state_store.delta import reader
+from strandline.jobs.expect.validate import validate
+from strandline.jobs.model.stewardship import Expectation
+from strandline.state_store.delta import reader
 from tests.unit.operate.verify.lakes import MadeLake
 
 # The view: totals(page, n, seconds) = (a, 3, 0.6), (b, 2, 3.5), (d, 1, 4.0).

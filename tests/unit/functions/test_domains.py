@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from jobs.model.errors import InvalidQuery
-from jobs.model.settings import Settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
 from tests.campaigns import extreme_calls
 from tests.campaigns.engine_equality import campaign
 from tests.support.examples import AT_LENGTH, seed_of

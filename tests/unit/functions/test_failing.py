@@ -11,12 +11,12 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.functions.failing import can_fail, failing, in_words, lenient, strict
-from jobs.functions.render import lower
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope
+from strandline.jobs.functions.failing import can_fail, failing, in_words, lenient, strict
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope
 from tests.support.parsed import parse_expression
 from tests.support.rule_harness import insert
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import Schema
 
-from jobs.ingest.event_logs import log_spec
-from jobs.model import tables
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from state_store.commits import CommitRecord
-from state_store.delta.schema_commits import create_table
-from state_store.layout import Lake
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.model import tables
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta.schema_commits import create_table
+from strandline.state_store.layout import Lake
 
 EVENTS = Source(
     name="events",

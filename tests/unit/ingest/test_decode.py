@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.ingest.decode import Decoder
-from jobs.ingest.logs.log import Records
-from jobs.model import types as t
-from jobs.model.definitions import Column, Kind, Source
-from jobs.model.types import SqlType
+from strandline.jobs.ingest.decode import Decoder
+from strandline.jobs.ingest.logs.log import Records
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Kind, Source
+from strandline.jobs.model.types import SqlType
 
 
 def source(kind: Kind = "stream", timestamp: tuple[str, SqlType, str | None] | None = None) -> Source:

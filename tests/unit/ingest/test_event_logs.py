@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.event_logs import Intake, Target
-from jobs.ingest.ranges import Range
-from state_store.commits import CommitRecord, Head
-from state_store.layout import Lake
-from state_store.tablespec import TableSpec
+from strandline.jobs.ingest.event_logs import Intake, Target
+from strandline.jobs.ingest.ranges import Range
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import TableSpec
 from tests.unit.ingest.committed import EVENTS
 
 

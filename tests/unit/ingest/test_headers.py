@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.as_json import from_json, to_json
-from jobs.ingest.headers import all_headers, one_header
-from jobs.ingest.logs.log import Records
-from jobs.model.columns import HEADERS
-from jobs.model.definitions import Source
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.catalog.as_json import from_json, to_json
+from strandline.jobs.ingest.headers import all_headers, one_header
+from strandline.jobs.ingest.logs.log import Records
+from strandline.jobs.model.columns import HEADERS
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import InvalidQuery
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

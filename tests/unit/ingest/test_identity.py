@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.ingest.identity import check_all_same, current_ids
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.offsets import committed_offsets, start_offsets
-from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
-from jobs.model.revive import revive
-from jobs.model.settings import Settings
-from jobs.run.session import Session
-from jobs.run.stream import PipelineStream
-from state_store.layout import Lake
-from state_store.lock import writer_lock
+from strandline.jobs.ingest.identity import check_all_same, current_ids
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
+from strandline.jobs.model.revive import revive
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.session import Session
+from strandline.jobs.run.stream import PipelineStream
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 from tests.unit.ingest.committed import EVENTS, commit
 

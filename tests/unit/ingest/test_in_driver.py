@@ -16,23 +16,23 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest import in_driver
-from jobs.ingest.event_logs import Ingested, Target
-from jobs.ingest.formats import registry
-from jobs.ingest.formats.registry import open_registry
-from jobs.ingest.in_driver import SmallBatches
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.offsets import committed_offsets
-from jobs.ingest.produce import insert_rows
-from jobs.ingest.source import Reading
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.errors import OffsetsVanished
-from jobs.model.settings import IngestSettings, Settings, load_settings
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.ingest import in_driver
+from strandline.jobs.ingest.event_logs import Ingested, Target
+from strandline.jobs.ingest.formats import registry
+from strandline.jobs.ingest.formats.registry import open_registry
+from strandline.jobs.ingest.in_driver import SmallBatches
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.ingest.produce import insert_rows
+from strandline.jobs.ingest.source import Reading
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.errors import OffsetsVanished
+from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.support.examples import AT_LENGTH, examples
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.source import Reading
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest.source import Reading
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.unit.ingest.committed import EVENTS
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ def test_only_a_lost_connection_goes_untold(error: str, told: bool, settings: Se
     plan = base64.b64encode(pickle.dumps(Reading(settings, lake, (EVENTS,), {}, {}))).decode()
     script = f"""
 from pyspark.sql.types import StructType
-from jobs.ingest.source import StrandlineSource
+from strandline.jobs.ingest.source import StrandlineSource
 StrandlineSource({{"secret_plan": {plan!r}}}).streamReader(StructType([]))
 raise {error}
 """

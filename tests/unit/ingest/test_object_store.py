@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka.schema_registry import Schema
 
-from jobs.ingest.formats.registry import LocalRegistry
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record, Records
-from jobs.model.errors import OffsetsVanished, TopicMissing
-from state_store.errors import CorruptState
-from state_store.folders import remove_file
-from state_store.layout import Lake
-from state_store.paths import files_in
+from strandline.jobs.ingest.formats.registry import LocalRegistry
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record, Records
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.folders import remove_file
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import files_in
 from tests.support.lakes import below, overwrite, s3_folder
 from tests.support.s3_server import S3Server
 

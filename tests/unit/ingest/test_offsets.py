@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Log, Record
-from jobs.ingest.offsets import Offsets, cut, cut_bytes
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Log, Record
+from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
+from strandline.state_store.layout import Lake
 
 
 class _Sized:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobs.ingest.ranges import NEVER, Range, Tally
+from strandline.jobs.ingest.ranges import NEVER, Range, Tally
 
 
 def _tally(*runs: tuple[list[int], list[int], list[bool]]) -> Tally:

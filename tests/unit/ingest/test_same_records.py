@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.ingest.logs.log import Log, TopicIdentity
-from jobs.ingest.same_records import check_same_records
-from jobs.ingest.source import Reading, TopicsReader
-from jobs.model.errors import RecordsReplaced
-from jobs.model.revive import revive
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.log import Log, TopicIdentity
+from strandline.jobs.ingest.same_records import check_same_records
+from strandline.jobs.ingest.source import Reading, TopicsReader
+from strandline.jobs.model.errors import RecordsReplaced
+from strandline.jobs.model.revive import revive
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.unit.ingest.committed import EVENTS, commit
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest import source
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.source import Reading, TopicsReader
-from jobs.model.errors import TopicMissing, TopicReplaced
-from jobs.model.settings import Settings
-from state_store.layout import Lake
+from strandline.jobs.ingest import source
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.source import Reading, TopicsReader
+from strandline.jobs.model.errors import TopicMissing, TopicReplaced
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 from tests.unit.ingest.committed import EVENTS
 

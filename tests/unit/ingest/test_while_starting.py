@@ -12,14 +12,14 @@ from typing import NoReturn
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.model.settings import IngestSettings, Settings, load_settings
-from jobs.run.heartbeat import read_beat
-from jobs.run.pipeline import follow
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.errors import SettingsError
-from state_store.layout import Lake
+from strandline.jobs.catalog import replacements
+from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.jobs.run.pipeline import follow
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.layout import Lake
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
@@ -45,7 +45,7 @@ def _session_that(starts: Callable[[], object], monkeypatch: pytest.MonkeyPatch)
         starts()
         raise SettingsError("no JVM here")
 
-    monkeypatch.setattr("jobs.run.spark.spark_session", never)
+    monkeypatch.setattr("strandline.jobs.run.spark.spark_session", never)
 
 
 def _events(lake: Lake) -> int:

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from jobs.model import errors as job_errors
-from jobs.model import operating_errors, publish_errors
-from jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName
-from jobs.model.revive import revive
-from state_store.errors import Action, StrandlineError, WriterBusy
+from strandline.jobs.model import errors as job_errors
+from strandline.jobs.model import operating_errors, publish_errors
+from strandline.jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName
+from strandline.jobs.model.revive import revive
+from strandline.state_store.errors import Action, StrandlineError, WriterBusy
 
 
 def _classes(root: type[StrandlineError]) -> list[type[StrandlineError]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from jobs.model.settings import Settings, load_settings
-from jobs.model.settings_names import check_names
-from state_store.errors import SettingsError
-from state_store.layout import Lake
-from state_store.location import Location
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.model.settings_names import check_names
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.layout import Lake
+from strandline.state_store.location import Location
 
 
 def test_environment_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model import tables
-from jobs.model.view_options import ViewOptions
-from state_store.layout import Lake
+from strandline.jobs.model import tables
+from strandline.jobs.model.view_options import ViewOptions
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
 TEXT = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model.settings import load_settings
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model.settings import load_settings
 from tests.support.on_disk import on_disk
 from tests.support.operated_lake import operated, put_back
 from tests.unit.operate.verify.lakes import MadeLake, healthy

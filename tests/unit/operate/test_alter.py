@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.session.apply import apply, plan_apply
-from state_store.layout import Lake
+from strandline.jobs.catalog import replacements
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.apply import apply, plan_apply
+from strandline.state_store.layout import Lake
 from tests.support.altered_lake import PIPELINE, SHOPS, alter, made, rows
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ivm.refresh.context import Heads, Owner, RunContext
-from jobs.ivm.refresh.rebuild_stage import rebuild_stage
-from jobs.model.errors import RefreshFailed
-from jobs.model.publish_errors import NeverPublished, TopicDiffers
-from jobs.model.settings import Settings
-from jobs.operate.from_topic import rebuild_from_topic
-from jobs.operate.rebuild import rebuild
-from jobs.operate.verify.verify import verify
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+from strandline.jobs.ivm.refresh.rebuild_stage import rebuild_stage
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.publish_errors import NeverPublished, TopicDiffers
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.from_topic import rebuild_from_topic
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.on_disk import on_disk
 from tests.support.published_lake import PublishedLake
 

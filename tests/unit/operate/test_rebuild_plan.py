@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from jobs.model.errors import OffsetsVanished, UnknownName
-from jobs.operate.rebuild import execute_rebuild
-from jobs.operate.rebuild_plan import PlannedTable, plan_rebuild
-from jobs.session.interpreter import Interpreter
-from state_store.delta import log, reader
+from strandline.jobs.model.errors import OffsetsVanished, UnknownName
+from strandline.jobs.operate.rebuild import execute_rebuild
+from strandline.jobs.operate.rebuild_plan import PlannedTable, plan_rebuild
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log, reader
 from tests.support.lakes import below
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.model.errors import ViewsStopped
-from jobs.model.settings import Settings
-from jobs.operate.rebuild import rebuild
-from jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.aside import set_aside
-from state_store.delta import reader
-from state_store.errors import ForeignWrite, StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.cli import main as cli
+from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import ForeignWrite, StrandlineError
+from strandline.state_store.layout import Lake
 from tests.support.lakes import delta_rs
 
 SHOP = """

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import RefreshFailed
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.serve.results import Message
-from jobs.session.apply import apply, plan_apply
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Message
+from strandline.jobs.session.apply import apply, plan_apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.logs.log import Record
-from jobs.operate.watch import LEASE_ENDS_WITHIN_MS, Alert, alerts
-from jobs.run.heartbeat import Beat, read_beat
-from jobs.session.interpreter import Interpreter
-from state_store.files import make_folder
-from state_store.files import replace as write
-from state_store.leases import LEASE_DAYS, ReaderLease
-from state_store.process import process
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.operate.watch import LEASE_ENDS_WITHIN_MS, Alert, alerts
+from strandline.jobs.run.heartbeat import Beat, read_beat
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.files import make_folder
+from strandline.state_store.files import replace as write
+from strandline.state_store.leases import LEASE_DAYS, ReaderLease
+from strandline.state_store.process import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 

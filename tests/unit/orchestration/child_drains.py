@@ -9,15 +9,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from jobs.ivm.plan.plan import plan
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source, View
-from jobs.operate.quality.hindrances import Hindrances
-from orchestration import assets as assets_module
-from orchestration.assets import pipeline_assets
-from orchestration.launch import DrainClient
-from orchestration.translator import Translator
-from state_store.layout import Lake
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source, View
+from strandline.jobs.operate.quality.hindrances import Hindrances
+from strandline.orchestration import assets as assets_module
+from strandline.orchestration.assets import pipeline_assets
+from strandline.orchestration.launch import DrainClient
+from strandline.orchestration.translator import Translator
+from strandline.state_store.layout import Lake
 from tests.support.memory_catalog import MemoryCatalog
 from tests.support.waiting import wait_until
 
@@ -70,8 +70,8 @@ def child(body: str, pids: Path | None = None) -> list[str]:
     import sys, types
     from pathlib import Path
     from dataclasses import dataclass, field
-    from jobs.model.errors import *
-    from state_store.errors import *
+    from strandline.jobs.model.errors import *
+    from strandline.state_store.errors import *
     pids = Path({str(pids)!r})
 
     @dataclass
@@ -85,10 +85,10 @@ def child(body: str, pids: Path | None = None) -> list[str]:
         pipeline: str; epochs: int; seconds: float; tables: tuple; held: dict = field(default_factory=dict)
     """
     tail = """
-    module = types.ModuleType('jobs.run.pipeline')
+    module = types.ModuleType('strandline.jobs.run.pipeline')
     module.drain = drain
-    sys.modules['jobs.run.pipeline'] = module
-    from jobs.run.dagster_child import main
+    sys.modules['strandline.jobs.run.pipeline'] = module
+    from strandline.jobs.run.dagster_child import main
     sys.exit(main(['packages']))
     """
     return [sys.executable, "-c", "".join(textwrap.dedent(part) for part in (head, body, tail))]

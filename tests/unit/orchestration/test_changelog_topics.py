@@ -7,20 +7,20 @@ import os
 import dagster as dg
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.model.definitions import View
-from jobs.model.errors import SourceUnavailable
-from jobs.model.settings import Settings
-from jobs.publish.local_topic import POSITION
-from jobs.publish.standing import TopicStanding
-from jobs.run.heartbeat import Beat
-from orchestration import changelog_topics
-from orchestration.changelog_topics import ChangelogTopics
-from orchestration.definitions import build
-from orchestration.progress import Progress
-from state_store.kernel.kernel import Kernel
-from state_store.process import process
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import SourceUnavailable
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.publish.local_topic import POSITION
+from strandline.jobs.publish.standing import TopicStanding
+from strandline.jobs.run.heartbeat import Beat
+from strandline.orchestration import changelog_topics
+from strandline.orchestration.changelog_topics import ChangelogTopics
+from strandline.orchestration.definitions import build
+from strandline.orchestration.progress import Progress
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.process import process
 from tests.support.catalog_from_sql import run
 from tests.support.published_lake import PublishedLake
 

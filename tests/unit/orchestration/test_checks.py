@@ -8,11 +8,11 @@ import dagster as dg
 import pytest
 from dagster._core.remote_representation.external_data import RepositorySnap
 
-from jobs.model.settings import BackupSettings, RetentionSettings, ServerSettings
-from jobs.operate.drills.history import history
-from jobs.session.interpreter import Interpreter
-from orchestration.definitions import build
-from orchestration.metadata import data_docs
+from strandline.jobs.model.settings import BackupSettings, RetentionSettings, ServerSettings
+from strandline.jobs.operate.drills.history import history
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.orchestration.definitions import build
+from strandline.orchestration.metadata import data_docs
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import InsertQuery
-from orchestration.column_comments import column_comments
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import InsertQuery
+from strandline.orchestration.column_comments import column_comments
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
 SQL = """

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from jobs.expect.approvals import Approval, write_approval
-from jobs.session.interpreter import Interpreter
-from orchestration.definitions import build
-from state_store.delta import reader
+from strandline.jobs.expect.approvals import Approval, write_approval
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.orchestration.definitions import build
+from strandline.state_store.delta import reader
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
 

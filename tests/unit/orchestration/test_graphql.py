@@ -14,9 +14,9 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster_graphql.cli import execute_query
 
-from jobs.model.settings import Settings, load_settings
-from jobs.run.pipeline import drain
-from orchestration.definitions import build
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.orchestration.definitions import build
 from tests.support import checked_pipeline
 
 CHECKS = """
@@ -48,7 +48,7 @@ class Browser:
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         origin = InProcessCodeLocationOrigin(
-            LoadableTargetOrigin(executable_path=sys.executable, module_name="orchestration.definitions"),
+            LoadableTargetOrigin(executable_path=sys.executable, module_name="strandline.orchestration.definitions"),
             location_name="strandline",
         )
         self._workspace = WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(origin))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 
-from jobs.run.heartbeat import SILENT_SECONDS, Beat
-from orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
-from state_store.process import Process, process
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Beat
+from strandline.orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
+from strandline.state_store.process import Process, process
 
 NOW = 1_000_000_000
 ME = process(os.getpid())

@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from jobs.model.settings import BackupSettings, Settings, load_settings
-from jobs.operate.verify.verify import verify
-from orchestration.definitions import build
+from strandline.jobs.model.settings import BackupSettings, Settings, load_settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.orchestration.definitions import build
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from jobs.operate.quality.hindrances import Hindrance, Hindrances
-from state_store.layout import Lake
+from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
+from strandline.state_store.layout import Lake
 from tests.unit.orchestration.child_drains import REPORTING, child, failure_of, materialized, packages, retries_of
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan_of_query
-from jobs.query.clauses.read import read_query
-from jobs.sql.from_text import parse_query
-from orchestration.lineage import Origin, lineage
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan_of_query
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.sql.from_text import parse_query
+from strandline.orchestration.lineage import Origin, lineage
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
 

@@ -14,9 +14,9 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
-from orchestration import launch
-from orchestration.launch import DrainClient
-from orchestration.processes import ProcessGroup, last_lines, signals_held_back
+from strandline.orchestration import launch
+from strandline.orchestration.launch import DrainClient
+from strandline.orchestration.processes import ProcessGroup, last_lines, signals_held_back
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.orchestration.child_drains import (
     STANDS_AND_REFUSES,
@@ -80,7 +80,7 @@ def test_a_child_ends_itself_when_its_watcher_is_killed(tmp_path: Path) -> None:
     """
     watcher = f"""
     import dagster as dg
-    from orchestration.launch import DrainClient
+    from strandline.orchestration.launch import DrainClient
     @dg.asset
     def drained(context: dg.AssetExecutionContext):
         return DrainClient().run(context=context, command={child(stands, noted)!r}).get_results()

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from infra.ports import free_port
-from jobs.server.access.tokens import Tokens
-from orchestration.served import link_assets, server_command, token_file
-from orchestration.services import Service
+from strandline.jobs.server.access.tokens import Tokens
+from strandline.orchestration.served import link_assets, server_command, token_file
+from strandline.orchestration.services import Service
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
 from tests.unit.orchestration.child_drains import alive

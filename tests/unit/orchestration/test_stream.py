@@ -17,16 +17,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from jobs.model.settings import Settings
-from jobs.run.heartbeat import Beat, read_beat
-from orchestration import stream as stream_module
-from orchestration import streaming as streaming_module
-from orchestration.keeper import KEEPER_TAG
-from orchestration.processes import ProcessGroup
-from orchestration.progress import Event
-from orchestration.stream import Pace
-from orchestration.translator import Translator
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.heartbeat import Beat, read_beat
+from strandline.orchestration import stream as stream_module
+from strandline.orchestration import streaming as streaming_module
+from strandline.orchestration.keeper import KEEPER_TAG
+from strandline.orchestration.processes import ProcessGroup
+from strandline.orchestration.progress import Event
+from strandline.orchestration.stream import Pace
+from strandline.orchestration.translator import Translator
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.orchestration.child_drains import alive
@@ -37,8 +37,8 @@ CREATE TABLE locations AS SELECT id, LATEST_BY_OFFSET(place) AS place FROM check
 BEATS = """
 import json, os, signal, sys, time
 from pathlib import Path
-from state_store.layout import Lake
-from state_store.process import process
+from strandline.state_store.layout import Lake
+from strandline.state_store.process import process
 lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1
@@ -328,11 +328,11 @@ KEEPS = """
 import sys
 import dagster as dg
 from pathlib import Path
-from jobs.model.settings import load_settings
-from orchestration import streaming
-from orchestration.processes import ProcessGroup
-from orchestration.progress import Event
-from orchestration.stream import Pace
+from strandline.jobs.model.settings import load_settings
+from strandline.orchestration import streaming
+from strandline.orchestration.processes import ProcessGroup
+from strandline.orchestration.progress import Event
+from strandline.orchestration.stream import Pace
 command = sys.argv[2:]
 streaming.stream_command = lambda _pipeline: command
 job = streaming.stream_job('packages', [], {}, [], load_settings(lake=Path(sys.argv[1])), Pace(poll=0.02))

@@ -8,17 +8,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from jobs.catalog.called import Called
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model import types as t
-from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
-from jobs.model.settings import Settings
-from orchestration.definitions import build
-from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
-from orchestration.roles import Role, identifier, role_of, table_of
-from orchestration.translator import Translator
-from state_store.layout import Lake
+from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Definition, InsertQuery, Source, View
+from strandline.jobs.model.settings import Settings
+from strandline.orchestration.definitions import build
+from strandline.orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
+from strandline.orchestration.roles import Role, identifier, role_of, table_of
+from strandline.orchestration.translator import Translator
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
 CHECKINS = Source(

@@ -10,7 +10,7 @@ import pytest
 from dagster._core.instance import InstanceRef
 from dagster._core.workspace.load_target import PyProjectFileTarget, WorkspaceFileTarget
 
-from orchestration import launch, up
+from strandline.orchestration import launch, up
 
 
 def test_home_gets_the_settings_of_the_repository(tmp_path: Path) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.model.definitions import View
-from jobs.partial.plan import partial_plan
-from jobs.partial.upquery import Upqueries
-from jobs.partial.view import PartialView
-from state_store.delta import reader
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.definitions import View
+from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.view import PartialView
+from strandline.state_store.delta import reader
 from tests.support.served_lake import ServedLake
 
 if TYPE_CHECKING:
-    from jobs.model.settings import Settings
-    from jobs.partial.plan import PartialPlan
-    from jobs.partial.view import Row
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.partial.plan import PartialPlan
+    from strandline.jobs.partial.view import Row
 
 SOURCES = """
     CREATE STREAM visits (id BIGINT KEY, product VARCHAR, length BIGINT) WITH (KAFKA_TOPIC = 'visits');

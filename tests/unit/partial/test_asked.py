@@ -6,15 +6,15 @@ from typing import cast
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.serving_errors import KeyRequired
-from jobs.model.settings import Settings
-from jobs.partial.asked import asked
-from jobs.partial.upquery import Key
-from jobs.query.clauses.read_pull import read_pull
-from jobs.serve.pushdown import key_predicate
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.serving_errors import KeyRequired
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.partial.asked import asked
+from strandline.jobs.partial.upquery import Key
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.serve.pushdown import key_predicate
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

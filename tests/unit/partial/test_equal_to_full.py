@@ -9,15 +9,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from jobs.model.columns import TOMBSTONE
-from jobs.model.settings import Settings
+from strandline.jobs.model.columns import TOMBSTONE
+from strandline.jobs.model.settings import Settings
 from tests.support.examples import examples
 from tests.unit.partial.shop import QUERIES, full_rows, opened, shop
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jobs.partial.view import PartialView
+    from strandline.jobs.partial.view import PartialView
     from tests.support.served_lake import ServedLake
 
 PRODUCTS = ("a", "b", "c")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.settings import Settings
-from jobs.partial.routes import Route
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.partial.routes import Route
 from tests.unit.partial.shop import QUERIES, plan_of, shop
 
 ROUTES: dict[str, tuple[tuple[str, ...], dict[str, list[Route]]]] = {

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from jobs.functions.python.register import Library
-from jobs.model.settings import Settings
-from jobs.partial.upquery import Key, Upqueries
-from jobs.partial.view import PartialView
-from jobs.serve.limits import Spent
-from state_store.delta import log
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import VersionGone
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.partial.upquery import Key, Upqueries
+from strandline.jobs.partial.view import PartialView
+from strandline.jobs.serve.limits import Spent
+from strandline.state_store.delta import log
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import VersionGone
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.partial.shop import opened, plan_of, shop
@@ -26,7 +26,7 @@ from tests.unit.partial.shop import opened, plan_of, shop
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.serve.cut import Cut
+    from strandline.jobs.serve.cut import Cut
     from tests.support.served_lake import ServedLake
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.errors import EncodeFailed
-from jobs.publish.declared import NULLS_COME_BACK
-from jobs.publish.decoder import decoded_rows
-from jobs.publish.encoder import Encoder, Origin
-from state_store.columns import WEIGHT
-from state_store.errors import CorruptState, DuplicateKey
-from state_store.hashing.digest import digest_of_table
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.publish.declared import NULLS_COME_BACK
+from strandline.jobs.publish.decoder import decoded_rows
+from strandline.jobs.publish.encoder import Encoder, Origin
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.errors import CorruptState, DuplicateKey
+from strandline.state_store.hashing.digest import digest_of_table
 
 COLUMNS = (
     Column("k", t.VARCHAR, key=True),

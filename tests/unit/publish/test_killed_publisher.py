@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.settings import Settings
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.killed_publisher import published
 from tests.support.published_lake import PublishedLake
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.logs.partitioner import partition_for
-from jobs.model.publish_errors import TopicTaken
-from jobs.publish.live_records import live_records
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.model.publish_errors import TopicTaken
+from strandline.jobs.publish.live_records import live_records
+from strandline.state_store.layout import Lake
 
 OURS = (("strandline.view", b"v"),)
 

@@ -8,19 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.model.publish_errors import PublisherFenced, TopicTaken
-from jobs.model.settings import Settings
-from jobs.publish.open import open_publisher
-from state_store import leases
-from state_store.aside import set_aside
-from state_store.delta import log, reader
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.errors import TableMissing
-from state_store.folders import remove_file
-from state_store.kernel.kernel import Kernel
-from state_store.leases import ReaderLease, living
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.publish_errors import PublisherFenced, TopicTaken
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.publish.open import open_publisher
+from strandline.state_store import leases
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.errors import TableMissing
+from strandline.state_store.folders import remove_file
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.leases import ReaderLease, living
 from tests.support.published_lake import VIEWS, PublishedLake
 
 

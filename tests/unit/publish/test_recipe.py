@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from jobs.model.settings import Settings
-from state_store.aside import set_aside
-from state_store.delta import log, reader
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.folders import remove_file
-from state_store.hashing.digest import Digest
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.folders import remove_file
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.published_lake import PublishedLake
 
 _PAGE = Path(__file__).parents[3] / "docs" / "changelog-topic.md"
@@ -101,8 +101,8 @@ def test_a_topic_of_before_goes_on(
     """Its records say no generation, and neither does its position."""
     published = Published(made, "by_town")
     with monkeypatch.context() as patched:
-        patched.setattr("jobs.publish.encoder.GENERATION", "another")
-        patched.setattr("jobs.publish.publisher.newest_generation", lambda *_: -1)
+        patched.setattr("strandline.jobs.publish.encoder.GENERATION", "another")
+        patched.setattr("strandline.jobs.publish.publisher.newest_generation", lambda *_: -1)
         for _ in range(2):
             made.epoch(kernel)
             published.publish(0)
@@ -122,7 +122,7 @@ def test_the_position_that_is_forgotten_is_found_in_the_records(
     made.epoch(kernel)
     published.publish(1)
     made.epoch(kernel)
-    monkeypatch.setattr("jobs.publish.local_topic.LocalTopic.position", lambda _: None)
+    monkeypatch.setattr("strandline.jobs.publish.local_topic.LocalTopic.position", lambda _: None)
     published.publish(2)
     published.check(table_at)
 

@@ -8,32 +8,32 @@ from threading import Event, Thread
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.catalog.replacements import Replacement
-from jobs.ingest.in_driver import SmallBatches
-from jobs.ingest.logs.log import Record
-from jobs.ingest.logs.open import open_log
-from jobs.ivm.refresh import widen_source
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source, View
-from jobs.model.errors import RefreshFailed
-from jobs.model.report import MicroBatch
-from jobs.model.settings import Settings
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.run.stream import PipelineStream
-from jobs.session.define.analyze import define
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import CreateView
-from state_store.commits import CommitRecord, Head
-from state_store.delta import log, reader
-from state_store.delta.schema_commits import widen
-from state_store.errors import DiskFailed, WriterBusy
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.ingest.in_driver import SmallBatches
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ivm.refresh import widen_source
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source, View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.stream import PipelineStream
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import CreateView
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.schema_commits import widen
+from strandline.state_store.errors import DiskFailed, WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.support.altered_lake import PIPELINE, alter, columns, made, rows, run, take_in
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH

@@ -11,27 +11,27 @@ from contextlib import ExitStack
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.context import Heads, RunContext
-from jobs.ivm.rules.stored import spec_of
-from jobs.model.settings import Settings
-from jobs.run import refresh_views
-from jobs.run.pipeline import drain
-from jobs.run.refresh_views import Refreshed, refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from state_store.aside import set_aside
-from state_store.delta import commit as commits
-from state_store.delta import log, reader
-from state_store.delta.compaction import compact
-from state_store.delta.compaction_plan import CompactionPlan, Merge
-from state_store.delta.log_upkeep import flush_log
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import CommitConflict, InputReplaced
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
-from state_store.paths import LakePath
-from state_store.tablespec import TableSpec
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.context import Heads, RunContext
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run import refresh_views
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.refresh_views import Refreshed, refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import commit as commits
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.compaction import compact
+from strandline.state_store.delta.compaction_plan import CompactionPlan, Merge
+from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import CommitConflict, InputReplaced
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
+from strandline.state_store.tablespec import TableSpec
 from tests.support.invariants import assert_correct
 
 SHOP = """
@@ -70,7 +70,7 @@ class Attempts:
         """Take events in, and refresh nothing."""
         list(Interpreter(self.settings, "shop").run(f"INSERT INTO sales VALUES {text};"))
         with monkeypatch.context() as patched:
-            patched.setattr("jobs.run.stream.refresh_all", lambda *_: Refreshed((), {}))
+            patched.setattr("strandline.jobs.run.stream.refresh_all", lambda *_: Refreshed((), {}))
             drain(self.settings, "shop", in_driver=True)
 
     def check(self, epochs: int) -> None:

@@ -7,14 +7,14 @@ import signal
 from pathlib import Path
 from threading import Event, Thread
 
-from jobs.expect.approvals import read_approval
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.watch import alerts
-from jobs.run.pipeline import drain, follow
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.delta.log import now_ms
-from state_store.layout import Lake
+from strandline.jobs.expect.approvals import read_approval
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.watch import alerts
+from strandline.jobs.run.pipeline import drain, follow
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import SparkSettings
-from jobs.run import spark
+from strandline.jobs.model.settings import SparkSettings
+from strandline.jobs.run import spark
 
 
 def _options() -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs.run import committed as module
-from jobs.run.committed import Counted, committed, count
-from state_store.commits import CommitRecord
-from state_store.layout import Lake
-from state_store.tablespec import TableSpec
+from strandline.jobs.run import committed as module
+from strandline.jobs.run.committed import Counted, committed, count
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.model.report import TableReport
-from jobs.run.dagster_child import table_metadata
+from strandline.jobs.model.report import TableReport
+from strandline.jobs.run.dagster_child import table_metadata
 
 REPORT = TableReport("v", 1, 1, 10, 1000, 10, 0, 0.5, {"s": 1}, {}, "delta", "few keys", "d:10")
 

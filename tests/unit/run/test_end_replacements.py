@@ -8,24 +8,24 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import View
-from jobs.model.errors import RefreshFailed
-from jobs.model.settings import Settings
-from jobs.operate import replace as operate_replace
-from jobs.operate.verify.verify import verify
-from jobs.run import end_replacements, swap
-from jobs.run.pipeline import drain
-from jobs.run.standby import Standby, catch_up
-from jobs.session.interpreter import Interpreter
-from state_store.columns import WEIGHT
-from state_store.commits import Head
-from state_store.delta import log, reader
-from state_store.errors import CorruptState, DiskFailed, StorageUnavailable
-from state_store.layout import Lake
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate import replace as operate_replace
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run import end_replacements, swap
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.standby import Standby, catch_up
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable
+from strandline.state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk

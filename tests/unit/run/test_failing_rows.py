@@ -13,25 +13,25 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh import error_policy
-from jobs.ivm.refresh.context import Heads, RunContext
-from jobs.ivm.refresh.error_policy import decide
-from jobs.ivm.refresh.guarded_stage import Guarded, guarded
-from jobs.ivm.refresh.rebuild_stage import rebuild_decided
-from jobs.model.definitions import Source
-from jobs.model.errors import RowFailed, SqlError, ViewsStopped
-from jobs.model.settings import Settings
-from jobs.model.stage import Stage
-from jobs.operate.rebuild import rebuild
-from jobs.operate.verify.verify import verify
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.errors import StrandlineError
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh import error_policy
+from strandline.jobs.ivm.refresh.context import Heads, RunContext
+from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.guarded_stage import Guarded, guarded
+from strandline.jobs.ivm.refresh.rebuild_stage import rebuild_decided
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import RowFailed, SqlError, ViewsStopped
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stage import Stage
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.support.event_commits import commit_events
 from tests.support.lake_tables import NOON
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.model.errors import TopicMissing
-from jobs.model.report import EarlyEvents, TableReport
-from jobs.model.settings import Settings
-from jobs.run.heartbeat import SILENT_SECONDS, Beat, heartbeat, read_beat
-from jobs.run.stream import PipelineStream
-from state_store.layout import Lake
+from strandline.jobs.model.errors import TopicMissing
+from strandline.jobs.model.report import EarlyEvents, TableReport
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Beat, heartbeat, read_beat
+from strandline.jobs.run.stream import PipelineStream
+from strandline.state_store.layout import Lake
 from tests.support.waiting import wait_until
 
 EARLY = EarlyEvents("s", "products", 3, 7)

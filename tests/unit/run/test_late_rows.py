@@ -11,12 +11,12 @@ from datetime import timedelta
 
 import pytest
 
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS
@@ -68,8 +68,8 @@ def test_late_rows_are_counted_also_when_they_are_all_that_came(settings: Settin
 _CHILD = """
 import sys
 from pathlib import Path
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
 drain(Settings(lake=Path(sys.argv[1])), "shop")
 """
 

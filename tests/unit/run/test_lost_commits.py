@@ -13,18 +13,18 @@ import pytest
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from jobs.cli import main as cli
-from jobs.model.settings import Settings
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.serve.results import Rows
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.session.interpreter import Interpreter
-from state_store.delta import log
-from state_store.delta.heads import newest_version
-from state_store.errors import CommitsLost
-from state_store.layout import Lake
+from strandline.jobs.cli import main as cli
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import CommitsLost
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
 SHOP = """

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import ViewsStopped
-from jobs.model.settings import Settings
-from jobs.operate.rebuild import rebuild
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.serve.results import Rows
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store import begun
-from state_store.errors import TableLost
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store import begun
+from strandline.state_store.errors import TableLost
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
 SHOP = """
@@ -122,7 +122,7 @@ def test_another_table_in_its_place_is_noticed(shop: Settings, lake: Lake) -> No
 
 
 def test_a_server_is_not_ready(shop: Settings, lake: Lake, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.server.state.server._LOST_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.jobs.server.state.server._LOST_SECONDS", 0.0)
     assert Catalog(lake).find("by_shop") is not None
     with TestClient(application(shop, ServerOptions(tmp_path / "server", queries=1)), "http://127.0.0.1") as client:
         assert client.get("/ready").status_code == 200

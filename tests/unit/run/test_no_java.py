@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import SparkSettings
-from jobs.run import spark
-from state_store.errors import SettingsError
+from strandline.jobs.model.settings import SparkSettings
+from strandline.jobs.run import spark
+from strandline.state_store.errors import SettingsError
 
 
 def test_a_jvm_that_does_not_start_is_an_error_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

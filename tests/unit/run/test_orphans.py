@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import Settings
-from jobs.run.orphans import end_orphan, noted, sole_writer
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.errors import LockLost, WriterBusy
-from state_store.layout import Lake
-from state_store.lock import WriterLock, writer_lock
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.orphans import end_orphan, noted, sole_writer
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.errors import LockLost, WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import WriterLock, writer_lock
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 
 _KILLED_RUN = """
 import os, signal, sys
 from pathlib import Path
-from jobs.run.orphans import noted, sole_writer
-from state_store.layout import Lake
+from strandline.jobs.run.orphans import noted, sole_writer
+from strandline.state_store.layout import Lake
 
 with sole_writer(Lake(Path(sys.argv[1])), "p", "run/1") as lock, noted(int(sys.argv[2]), lock):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from jobs.model.definitions import Source
-from jobs.model.errors import PipelineMissing
-from jobs.model.settings import Settings
-from jobs.run import orphans, pipeline
-from jobs.run.orphans import HeldLock
-from jobs.run.pipeline import drain
-from jobs.run.stream import PipelineStream
-from jobs.session.interpreter import Interpreter
-from state_store.errors import WriterBusy
-from state_store.layout import Lake
-from state_store.lock import writer_lock
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import PipelineMissing
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run import orphans, pipeline
+from strandline.jobs.run.orphans import HeldLock
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.stream import PipelineStream
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 
 STREAM = "CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 't');"

@@ -6,14 +6,14 @@ from threading import Event
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.model.publish_errors import PublisherFenced, TopicTaken
-from jobs.model.settings import Settings
-from jobs.publish.publisher import Published
-from jobs.run.publishing import publishing
-from jobs.serve import looking
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.publish_errors import PublisherFenced, TopicTaken
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.publish.publisher import Published
+from strandline.jobs.run.publishing import publishing
+from strandline.jobs.serve import looking
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.published_lake import PublishedLake
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from jobs.model.settings import Settings
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS
@@ -35,8 +35,8 @@ STRICTER = f"""CREATE OR REPLACE TABLE totals WITH (EXPECT = '[{TOTAL.replace("1
 _CHILD = """
 import sys
 from pathlib import Path
-from jobs.model.settings import Settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.interpreter import Interpreter
 list(Interpreter(Settings(lake=Path(sys.argv[1])), "shop").run(sys.argv[2]))
 """
 BETWEEN, NOT_NULL = "expect_column_values_to_be_between__fare", "expect_column_values_to_not_be_null__city"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.run.refresh_tasks import groups
-from jobs.run.schedule import Maintained
+from strandline.jobs.run.refresh_tasks import groups
+from strandline.jobs.run.schedule import Maintained
 
 LOG = "log"
 

@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.logs.open import open_log
-from jobs.model.report import MicroBatch
-from jobs.model.settings import Settings
-from jobs.operate.verify.verify import verify
-from jobs.run.outlook import outlook
-from jobs.run.pipeline import drain
-from jobs.run.stream import PipelineStream
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.outlook import outlook
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.stream import PipelineStream
+from strandline.state_store.layout import Lake
 from tests.support.altered_lake import PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
 from tests.unit.run.test_altered_while_running import Query

@@ -9,22 +9,22 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.catalog.replacements import Replacement
-from jobs.model.definitions import View
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.run.standby import next_to
-from jobs.serve.results import LiveRows, Tombstone
-from jobs.session.define.analyze import define
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import CreateView
-from state_store import changelog
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.standby import next_to
+from strandline.jobs.serve.results import LiveRows, Tombstone
+from strandline.jobs.session.define.analyze import define
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import CreateView
+from strandline.state_store import changelog
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import SparkSettings
-from jobs.run import s3a
-from jobs.run.spark import session_conf
-from state_store.errors import SettingsError
-from state_store.layout import Lake
-from state_store.storage.open import lake_path
-from state_store.storage.options import StorageOptions
+from strandline.jobs.model.settings import SparkSettings
+from strandline.jobs.run import s3a
+from strandline.jobs.run.spark import session_conf
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.layout import Lake
+from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage.options import StorageOptions
 
 _OPTIONS = StorageOptions(
     endpoint="http://127.0.0.1:9", region="eu-west-1", access_key_id="id", secret_access_key="secret", allow_http=True

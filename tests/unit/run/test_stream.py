@@ -7,17 +7,17 @@ from threading import Event
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.replacements import Replacement
-from jobs.ivm.refresh.context import RunContext
-from jobs.model import types as t
-from jobs.model.definitions import Column, View
-from jobs.model.settings import Settings
-from jobs.run.session import Session
-from jobs.run.stream import PipelineStream
-from state_store.errors import LockLost
-from state_store.layout import Lake
-from state_store.lock import writer_lock
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.session import Session
+from strandline.jobs.run.stream import PipelineStream
+from strandline.state_store.errors import LockLost
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 
 
@@ -88,7 +88,7 @@ def test_a_commit_of_another_pipeline_during_the_first_refresh_is_news(
             commits.append(2)
 
     monkeypatch.setattr(PipelineStream, "refresh", refresh)
-    monkeypatch.setattr("jobs.run.stream.foreign_heads", lambda *_: {"theirs": commits[-1]})
+    monkeypatch.setattr("strandline.jobs.run.stream.foreign_heads", lambda *_: {"theirs": commits[-1]})
     looks = [True, False, False]
     monkeypatch.setattr(stop, "wait", lambda _seconds: len(refreshed) > 1 or looks.pop())
     stream.follow(stop)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.run import stream_child
-from jobs.run.stream_child import Seldom
+from strandline.jobs.run import stream_child
+from strandline.jobs.run.stream_child import Seldom
 
 
 class Clock:

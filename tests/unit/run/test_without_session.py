@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import ViewsStopped
-from jobs.model.settings import Settings
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.layout import Lake
+from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
 
@@ -25,7 +25,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("a JVM was started")
 
-    monkeypatch.setattr("jobs.run.spark.spark_session", refused)
+    monkeypatch.setattr("strandline.jobs.run.spark.spark_session", refused)
 
 
 def test_views_behind_their_logs_are_refreshed_by_the_kernel(settings: Settings, lake: Lake) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
-from jobs.model.settings import Settings
-from jobs.serve.readable import names_read
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from jobs.sql.from_text import parse_query
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.readable import names_read
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import append, events
 
 DEFINITIONS = """

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import NotSupported
-from jobs.model.settings import Settings
-from jobs.query.clauses.read_pull import read_pull
-from jobs.serve.computation import computation
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from jobs.sql.from_text import parse_query
-from state_store.columns import STATE
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.serve.computation import computation
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.columns import STATE
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

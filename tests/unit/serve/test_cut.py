@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from jobs.model.serving_errors import NoConsistentCut
-from jobs.model.settings import Settings
-from jobs.serve.cut import newest_cut
-from jobs.serve.reflected import reflected
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from state_store.delta import log
-from state_store.layout import Lake
+from strandline.jobs.model.serving_errors import NoConsistentCut
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.cut import newest_cut
+from strandline.jobs.serve.reflected import reflected
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log
+from strandline.state_store.layout import Lake
 from tests.support.examples import examples
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake

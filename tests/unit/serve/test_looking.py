@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from jobs.serve import looking
-from jobs.serve.looking import Looking
+from strandline.jobs.serve import looking
+from strandline.jobs.serve.looking import Looking
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 

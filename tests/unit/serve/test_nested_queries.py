@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.model.errors import InvalidQuery
-from jobs.model.settings import Settings
-from jobs.query.clauses.read import read_query
-from jobs.query.recompute.select import recompute_sql
-from jobs.serve.duck import Duck
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from jobs.sql.from_text import parse_query
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import append, events
 
 DEFINITIONS = """

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.model.errors import InvalidQuery
-from jobs.model.serving_errors import VersionNotKept
-from jobs.model.settings import load_settings
-from jobs.partial.pull import answer
-from jobs.serve.readable import names_read
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
-from state_store.delta import log
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.serving_errors import VersionNotKept
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.partial.pull import answer
+from strandline.jobs.serve.readable import names_read
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
+from strandline.state_store.delta import log
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 

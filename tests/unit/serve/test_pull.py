@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
-from jobs.model.settings import Settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import NOON, append, delete, events, update
 
 DEFINITIONS = """

@@ -7,14 +7,14 @@ from itertools import islice
 
 import pytest
 
-from jobs.model.errors import NotSupported
-from jobs.model.settings import Settings
-from jobs.serve import push
-from jobs.serve.results import LiveRows, Tombstone, Weighted
-from jobs.serve.subscription import Subscription
-from jobs.session.interpreter import Interpreter
-from state_store.errors import TableMissing
-from state_store.layout import Lake
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve import push
+from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
+from strandline.jobs.serve.subscription import Subscription
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.errors import TableMissing
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import append, delete, events, update
 
 DEFINITIONS = """

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.model.settings import load_settings
-from jobs.serve.limits import Limits
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.limits import Limits
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.model.settings import load_settings
-from jobs.serve.shape import shape_of
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.state.by_key import KeyedQueries
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.shape import shape_of
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.state.by_key import KeyedQueries
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.relation import Relation
-from jobs.model.settings import Settings
-from jobs.serve.readable import readable_named
-from jobs.server.state import catalogued
-from jobs.server.state.catalogued import Catalogued
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.readable import readable_named
+from strandline.jobs.server.state import catalogued
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 
 STREAM = "CREATE OR REPLACE STREAM s (id BIGINT KEY, {column}) WITH (KAFKA_TOPIC = 't');"
 

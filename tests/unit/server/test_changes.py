@@ -12,24 +12,24 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.catalog.catalog import Catalog
-from jobs.functions.python.register import Library
-from jobs.model.serving_errors import ChangesGone, Unauthenticated
-from jobs.model.settings import Settings, load_settings
-from jobs.serve import watch as watches
-from jobs.serve.duck import Duck
-from jobs.serve.results import Tombstone
-from jobs.serve.subscription import Subscription, subscription
-from jobs.serve.watch import Watch
-from jobs.server.changes import feed as feeds
-from jobs.server.changes import hub as hubs
-from jobs.server.changes.hub import Hub, Wish
-from jobs.server.changes.place import Place
-from jobs.session.interpreter import Interpreter
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
-from state_store.delta import log, reader
-from state_store.paths import LakePath
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model.serving_errors import ChangesGone, Unauthenticated
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.serve import watch as watches
+from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.results import Tombstone
+from strandline.jobs.serve.subscription import Subscription, subscription
+from strandline.jobs.serve.watch import Watch
+from strandline.jobs.server.changes import feed as feeds
+from strandline.jobs.server.changes import hub as hubs
+from strandline.jobs.server.changes.hub import Hub, Wish
+from strandline.jobs.server.changes.place import Place
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
+from strandline.state_store.delta import log, reader
+from strandline.state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

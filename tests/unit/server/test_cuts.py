@@ -12,14 +12,14 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import errors
 
-from jobs.model.serving_errors import CutExpired, NoConsistentCut, RequestRefused
-from jobs.model.settings import load_settings
-from jobs.serve.pinned import Pinned, pin
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.postgres import asking
-from state_store import leases
-from state_store.aside import set_aside
+from strandline.jobs.model.serving_errors import CutExpired, NoConsistentCut, RequestRefused
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.pinned import Pinned, pin
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.postgres import asking
+from strandline.state_store import leases
+from strandline.state_store.aside import set_aside
 from tests.support.on_disk import on_disk
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
@@ -97,7 +97,7 @@ def test_changes_begin_with_the_rows_of_a_cut(client: TestClient, served: Served
 def test_a_table_that_stands_far_behind_is_left_out(served: ServedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would drag the others back to where it stands."""
     visit(served, "by_town")
-    monkeypatch.setattr("jobs.serve.pinned._DRAG_MS", 0)
+    monkeypatch.setattr("strandline.jobs.serve.pinned._DRAG_MS", 0)
     with_all = pin(["by_town", "totals", "visits"], served.lake, 60, ["by_town"])
     assert set(with_all.tables) == {"by_town", "visits"}
     with pytest.raises(NoConsistentCut, match="'totals' is not in the pinned cut"):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from jobs.expect.data_docs import write_docs
-from jobs.expect.verdict import Verdict
-from jobs.model.stewardship import Expectation
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import make_token
-from jobs.server.app import application
+from strandline.jobs.expect.data_docs import write_docs
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.model.stewardship import Expectation
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 

@@ -13,13 +13,13 @@ from types import SimpleNamespace
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model.settings import load_settings
-from jobs.server.state import inserts as inserts_module
-from jobs.server.state.catalogued import Catalogued
-from jobs.server.state.inserts import Inserts
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.state import inserts as inserts_module
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.server.state.inserts import Inserts
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.model.columns import TOMBSTONE
-from jobs.server.changes.hub import Hub
+from strandline.jobs.model.columns import TOMBSTONE
+from strandline.jobs.server.changes.hub import Hub
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until

@@ -13,11 +13,11 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import example, given
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.server.http import row_list
-from jobs.server.routes import rows as rows_route
-from jobs.server.routes import streams
-from state_store.replicas.reading import Reading
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.server.http import row_list
+from strandline.jobs.server.routes import rows as rows_route
+from strandline.jobs.server.routes import streams
+from strandline.state_store.replicas.reading import Reading
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.options import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.unit.sql.test_size import REFUSED

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import make_token
-from jobs.server.app import application
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 from tests.unit.server.conftest import LIMITS

@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from infra.ports import free_port
-from jobs.cli.main import app
-from jobs.model.settings import load_settings
+from strandline.jobs.cli.main import app
+from strandline.jobs.model.settings import load_settings
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.server.conftest import DEFINITIONS
 
-COMMAND = "from jobs.cli.main import main; main()"
+COMMAND = "from strandline.jobs.cli.main import main; main()"
 
 
 def test_it_listens_and_ends_with_a_subscriber_connected(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import make_token
-from jobs.server.app import application
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.app import application
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake

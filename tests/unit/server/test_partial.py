@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.state.partials import Partials
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.state.partials import Partials
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from jobs.server.http import patience
-from jobs.server.http.patience import PatientProtocol
+from strandline.jobs.server.http import patience
+from strandline.jobs.server.http.patience import PatientProtocol
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

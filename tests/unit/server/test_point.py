@@ -11,11 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.http.answers import ARROW
-from jobs.server.routes.point import ROUTE, PointLookups
-from jobs.server.routes.rows import router
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.http.answers import ARROW
+from strandline.jobs.server.routes.point import ROUTE, PointLookups
+from strandline.jobs.server.routes.rows import router
 from tests.support.examples import SLOWNESS
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
@@ -41,7 +41,7 @@ KEYS = ("1", "2", "-3", "9", "+1", " 1", "1e0", "x", "", "plain", quote('a/b "ü
 @pytest.fixture(scope="module")
 def pointed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A server whose views have replicas that answer."""
-    from jobs.model.settings import load_settings
+    from strandline.jobs.model.settings import load_settings
 
     served = ServedLake(load_settings(lake=tmp_path_factory.mktemp("lake")), DEFINITIONS)
     with served.kernel() as kernel:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.serving_errors import TimeLimit
-from jobs.model.settings import Settings, load_settings
-from jobs.serve.limits import Limits
-from jobs.serve.terms import Terms
-from jobs.server.queries.pool import Queries
+from strandline.jobs.model.serving_errors import TimeLimit
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.serve.limits import Limits
+from strandline.jobs.serve.terms import Terms
+from strandline.jobs.server.queries.pool import Queries
 from tests.support.waiting import PATIENCE_SECONDS
 
 

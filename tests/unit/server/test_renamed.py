@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import make_token
-from jobs.server.app import application
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.app import application
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until

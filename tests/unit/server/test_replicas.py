@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.serve import looking
-from jobs.serve.reflected import reflected
-from jobs.server.state.catalogued import Catalogued
-from jobs.server.state.replicas import Followed, Replicas
-from jobs.session.interpreter import Interpreter
-from state_store.aside import set_aside
-from state_store.delta import log
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve import looking
+from strandline.jobs.serve.reflected import reflected
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.server.state.replicas import Followed, Replicas
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import log
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until

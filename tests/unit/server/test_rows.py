@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.server.http.answers import ARROW
+from strandline.jobs.server.http.answers import ARROW
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 

@@ -11,12 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import errors
 
-from jobs.model.serving_errors import RequestRefused
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.state.topics import Lag, Topics, staleness
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.state.topics import Lag, Topics, staleness
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
@@ -90,7 +90,7 @@ def test_a_dead_pipeline_is(client: TestClient, served: ServedLake) -> None:
 
 
 def test_sessions_ask_by_a_setting(served: ServedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.server.postgres.asking._STALE_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.jobs.server.postgres.asking._STALE_SECONDS", 0.0)
     options = ServerOptions(tmp_path / "postgres", queries=1)
     with (
         postgres_server(served.settings, options) as address,

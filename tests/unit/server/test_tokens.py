@@ -10,13 +10,13 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from jobs.expect.data_docs import write_docs
-from jobs.model.serving_errors import Unauthenticated
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import Tokens, make_token, revoke_token
-from jobs.server.app import application
-from state_store.checksum import members_in, sealed_members
-from state_store.errors import CorruptState, SettingsError
+from strandline.jobs.expect.data_docs import write_docs
+from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import Tokens, make_token, revoke_token
+from strandline.jobs.server.app import application
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.errors import CorruptState, SettingsError
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 
@@ -82,7 +82,7 @@ def test_every_route_is_asked_here(guarded: TestClient) -> None:
 
 
 def _routes(client: TestClient) -> list[APIRoute]:
-    from jobs.server.app import ROUTERS
+    from strandline.jobs.server.app import ROUTERS
 
     return [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
 

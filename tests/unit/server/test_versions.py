@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.catalog.catalog import Catalog
-from jobs.serve.limits import Limits
-from jobs.serve.subscription import subscription
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.changes import versions
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.serve.limits import Limits
+from strandline.jobs.serve.subscription import subscription
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.changes import versions
 from tests.support.served_lake import ServedLake
 from tests.unit.server.test_changes import events, select
 

@@ -12,10 +12,10 @@ from tests.support.served_lake import ServedLake
 FIRST_QUERY = """
 import sys
 from pathlib import Path
-from jobs.model.settings import load_settings
-from jobs.serve.terms import FREELY
-from jobs.server.access.tokens import EVERYTHING
-from jobs.server.queries.worker import Asked, load
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.terms import FREELY
+from strandline.jobs.server.access.tokens import EVERYTHING
+from strandline.jobs.server.queries.worker import Asked, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.settings import Settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.interpreter import Interpreter
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.serve.results import Message, Result, Rows
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.serve.results import Message, Result, Rows
+from strandline.jobs.session.interpreter import Interpreter
 
 STREAM = "CREATE STREAM s (id BIGINT KEY, name VARCHAR, d DECIMAL(6, 2)) WITH (KAFKA_TOPIC = 't', PARTITIONS = 3);"
 VIEW = "CREATE TABLE v AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;"

@@ -7,30 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.log import Record
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import Source, View
-from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
-from jobs.model.same_meaning import gives_the_same_rows
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import execute_restore, plan_restore
-from jobs.operate.drills.plan import Drill
-from jobs.operate.drills.run import run_drill
-from jobs.operate.verify.verify import verify
-from jobs.serve.results import LiveRows
-from jobs.serve.results import Rows as Answered
-from jobs.server.state.catalogued import Catalogued
-from jobs.session.apply import apply, plan_apply
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
+from strandline.jobs.model.same_meaning import gives_the_same_rows
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.operate.drills.plan import Drill
+from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.serve.results import LiveRows
+from strandline.jobs.serve.results import Rows as Answered
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.session.apply import apply, plan_apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
 from tests.support.altered_lake import (
     AFTER,
     ALTER,

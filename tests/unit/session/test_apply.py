@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.open import open_log
-from jobs.model.errors import UnknownName
-from jobs.model.settings import Settings
-from jobs.session.apply import apply
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.apply import apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.unit.session.statements import STREAM, VIEW
 
 

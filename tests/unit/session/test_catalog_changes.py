@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.drops import table_paths
-from jobs.ingest.logs.open import open_log
-from jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
-from jobs.model.settings import Settings
-from jobs.serve.results import Message
-from jobs.session.interpreter import Interpreter
-from state_store.errors import WriterBusy
-from state_store.layout import Lake
-from state_store.lock import writer_lock
+from strandline.jobs.catalog.drops import table_paths
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.results import Message
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import writer_lock
 from tests.support.lake_tables import append, events
 from tests.support.on_disk import on_disk
 from tests.unit.session.statements import STREAM, VIEW, message, rows, run

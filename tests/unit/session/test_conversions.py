@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import SqlType
-from jobs.session.conversions import assign
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.session.conversions import assign
 
 
 @pytest.mark.parametrize(

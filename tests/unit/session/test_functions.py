@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model import types as t
-from jobs.model.definitions import View
-from jobs.model.errors import (
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import (
     FunctionRefused,
     InvalidQuery,
     NameInUse,
@@ -20,10 +20,10 @@ from jobs.model.errors import (
     TypeMismatch,
     UnknownName,
 )
-from jobs.model.settings import FunctionSettings, Settings, load_settings
-from jobs.serve.results import Document, Message, Rows
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.model.settings import FunctionSettings, Settings, load_settings
+from strandline.jobs.serve.results import Document, Message, Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.python_function_stage import MODULE
 
 SPREAD = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread'"

@@ -7,13 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.ingest import produce
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import Source
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.model.settings import Settings
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.ingest import produce
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.unit.session.statements import STREAM, VIEW, message, run
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import SqlSyntaxError
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.errors import SqlSyntaxError
+from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import STREAM, run
 
 

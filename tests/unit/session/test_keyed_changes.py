@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.ingest import newest
-from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import Source
-from jobs.model.errors import (
+from strandline.jobs.ingest import newest
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import (
     InvalidQuery,
     NotSupported,
     SourceBehind,
@@ -19,9 +19,9 @@ from jobs.model.errors import (
     TypeMismatch,
     UnknownName,
 )
-from jobs.model.settings import Settings
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import append
 from tests.unit.session.statements import STREAM, VIEW, message, run
 

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
-from jobs.model.types import SqlType
-from jobs.session.literals import evaluate
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.session.literals import evaluate
 from tests.support.parsed import parse_expression
 
 

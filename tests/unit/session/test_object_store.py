@@ -15,23 +15,23 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings, StorageSettings, load_settings
-from jobs.operate.verify.verify import verify
-from jobs.run.orphans import sole_writer
-from jobs.run.pipeline import drain
-from jobs.serve.results import LiveRows, Rows
-from jobs.session.apply import apply
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.delta import log
-from state_store.errors import LockLost, SettingsError, WriterBusy
-from state_store.layout import Lake
-from state_store.location import Location
-from state_store.storage import lease as lease_module
-from state_store.storage.lease import LEASE_SECONDS, Lease, lease
-from state_store.storage.lease_record import read_lease
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings, StorageSettings, load_settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import LiveRows, Rows
+from strandline.jobs.session.apply import apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store.delta import log
+from strandline.state_store.errors import LockLost, SettingsError, WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.location import Location
+from strandline.state_store.storage import lease as lease_module
+from strandline.state_store.storage.lease import LEASE_SECONDS, Lease, lease
+from strandline.state_store.storage.lease_record import read_lease
 from tests.support.lakes import below, overwrite, s3_environment, s3_folder
 from tests.support.s3_server import S3Server
 from tests.support.waiting import PATIENCE_SECONDS
@@ -135,7 +135,14 @@ def end_soon(location: Location) -> None:
 def test_a_drop_that_is_killed_is_ended_by_the_next_change(s3_server: S3Server) -> None:
     settings = on_s3(s3_server)
     made = healthy(settings)
-    command = [sys.executable, "-c", "from jobs.cli.main import main; main()", "sql", "-e", "DROP TABLE spread;"]
+    command = [
+        sys.executable,
+        "-c",
+        "from strandline.jobs.cli.main import main; main()",
+        "sql",
+        "-e",
+        "DROP TABLE spread;",
+    ]
     stop = environment(s3_server, settings, STRANDLINE_FAILPOINT="inside-removal:3")
     ended = subprocess.run(command, env=stop, cwd=_ROOT, check=False, timeout=PATIENCE_SECONDS)
     assert ended.returncode == -signal.SIGKILL
@@ -181,7 +188,7 @@ def test_a_change_that_stood_still_for_too_long_writes_nothing(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another has taken the lease meanwhile, and may have changed what this one looked at."""
-    monkeypatch.setattr("jobs.catalog.lock.lease", partial(lease, seconds=0.5))
+    monkeypatch.setattr("strandline.jobs.catalog.lock.lease", partial(lease, seconds=0.5))
     monkeypatch.setattr(Lease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
     catalog = Catalog(Lake(settings.lake))
     reload = Catalog.reload
@@ -210,7 +217,7 @@ def test_views_are_refreshed_by_the_kernel_and_events_wait_for_the_jars(
     s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in the event log already needs no JVM; what is in the topic alone needs one, and none is started."""
-    monkeypatch.setattr("jobs.run.s3a._JARS", tmp_path)
+    monkeypatch.setattr("strandline.jobs.run.s3a._JARS", tmp_path)
     settings = on_s3(s3_server)
     made = MadeLake(settings)
     made.visits([(0, "a", 1.0), (1, "a", 2.0), (1, "e", 2.0)], {0: 1, 1: 2})

@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.lock import locked
-from jobs.catalog.replacements import Replacement
-from jobs.model.definitions import View
-from jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, UnknownName
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import execute_restore, plan_restore
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.serve.results import Document, LiveRows
-from jobs.serve.results import Rows as Answered
-from jobs.server.state.catalogued import Catalogued
-from jobs.session.apply import apply, plan_apply
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, UnknownName
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.results import Document, LiveRows
+from strandline.jobs.serve.results import Rows as Answered
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.session.apply import apply, plan_apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
 from strandline.lake import Lake as OpenLake
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
 from tests.support.altered_lake import PIPELINE, SALES, SHOPS, VIEWS, made, rows, run, take_in
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from jobs.model.errors import NotSupported
-from jobs.model.settings import FunctionSettings, Settings
-from jobs.run.pipeline import drain
-from jobs.run.schedule import maintained
-from jobs.session.apply import apply
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.commits import CommitRecord
-from state_store.errors import CorruptState, WriterBusy
-from state_store.layout import Lake
-from state_store.lock import writer_lock
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.settings import FunctionSettings, Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.apply import apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.errors import CorruptState, WriterBusy
+from strandline.state_store.layout import Lake
+from strandline.state_store.lock import writer_lock
 from tests.support.lake_tables import append, events
 from tests.support.on_disk import on_disk
 from tests.support.python_function_stage import MODULE

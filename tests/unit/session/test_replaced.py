@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.definitions import View
-from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, RefreshFailed
-from jobs.model.settings import Settings
-from jobs.operate import replace as operate_replace
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.run.standby import Standby, catch_up
-from jobs.serve.results import Message
-from jobs.session.apply import apply, plan_apply
-from jobs.session.interpreter import Interpreter
-from state_store.columns import WEIGHT
-from state_store.delta import log, reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, RefreshFailed
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate import replace as operate_replace
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.standby import Standby, catch_up
+from strandline.jobs.serve.results import Message
+from strandline.jobs.session.apply import apply, plan_apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct

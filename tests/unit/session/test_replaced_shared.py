@@ -10,25 +10,25 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.context import RunContext
-from jobs.model.errors import NameInUse, RefreshFailed
-from jobs.model.settings import Settings
-from jobs.operate import replace as operate_replace
-from jobs.operate.verify.verify import verify
-from jobs.run import swap
-from jobs.run.orphans import sole_writer
-from jobs.run.pipeline import drain
-from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import maintained
-from jobs.run.standby import Standby, catch_up
-from jobs.session.apply import plan_apply
-from jobs.session.interpreter import Interpreter
-from state_store.columns import WEIGHT
-from state_store.delta import reader
-from state_store.delta.snapshot import read_snapshot
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model.errors import NameInUse, RefreshFailed
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate import replace as operate_replace
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run import swap
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.standby import Standby, catch_up
+from strandline.jobs.session.apply import plan_apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog import replacements
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import NotSupported, RefreshFailed
-from jobs.model.settings import Settings
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.session.apply import plan_apply
-from jobs.session.interpreter import Interpreter
-from state_store.columns import WEIGHT
-from state_store.delta import log, reader
-from state_store.layout import Lake
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import NotSupported, RefreshFailed
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.apply import plan_apply
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta import log, reader
+from strandline.state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct

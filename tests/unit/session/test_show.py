@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.serve.results import Document
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.serve.results import Document
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import append
 from tests.unit.session.statements import STREAM, VIEW, rows, run
 

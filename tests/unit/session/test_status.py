@@ -6,16 +6,16 @@ from typing import cast
 
 import pyarrow as pa
 
-from jobs.expect.approvals import Approval, write_approval
-from jobs.model.settings import KafkaSettings, Settings, load_settings
-from jobs.session.define.source import source_of
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from jobs.sql.statements import CreateSource, parse_one
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.tablespec import TableSpec
+from strandline.jobs.expect.approvals import Approval, write_approval
+from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.session.define.source import source_of
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.jobs.sql.statements import CreateSource, parse_one
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 from tests.support.lake_tables import events
 from tests.unit.session.statements import STREAM, VIEW, run

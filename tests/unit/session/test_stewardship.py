@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.model.settings import Settings
-from jobs.model.stewardship import Expectation, Stewardship
-from jobs.session.apply import apply, run_file
-from jobs.session.interpreter import Interpreter
-from state_store.layout import Lake
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stewardship import Expectation, Stewardship
+from strandline.jobs.session.apply import apply, run_file
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import events
 from tests.unit.session.statements import STREAM, VIEW, message
 

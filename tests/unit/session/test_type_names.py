@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.type_names import read_types
-from jobs.model import types as t
-from jobs.model.definitions import Source, View
-from jobs.model.errors import NameTaken, UnknownName
-from jobs.session.interpreter import Interpreter
-from state_store.errors import CorruptState
+from strandline.jobs.catalog.type_names import read_types
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import NameTaken, UnknownName
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.errors import CorruptState
 from tests.support.on_disk import on_disk
 from tests.unit.session.statements import message, rows, run
 

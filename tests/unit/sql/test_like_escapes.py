@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import InvalidQuery
-from jobs.model.settings import Settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from jobs.sql.dialect import sql_of
-from jobs.sql.from_text import parse_query
-from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.from_text import parse_query
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
 
 
 @pytest.mark.parametrize(

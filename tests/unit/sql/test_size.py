@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jobs.model.errors import NotSupported
-from jobs.model.settings import load_settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
-from jobs.sql import size
-from jobs.sql.dialect import sql_of
-from jobs.sql.from_text import parse_query
-from jobs.sql.statements import parse_one
-from jobs.sql.syntax import Select
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql import size
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.from_text import parse_query
+from strandline.jobs.sql.statements import parse_one
+from strandline.jobs.sql.syntax import Select
 from tests.support.altered_lake import made
 from tests.support.waiting import PATIENCE_SECONDS
 

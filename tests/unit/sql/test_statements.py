@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model import types as t
-from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError, UnknownName
-from jobs.model.types import TIMESTAMP
-from jobs.sql import statements
-from jobs.sql.dialect import sql_of
-from jobs.sql.statements import (
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import NotSupported, SqlError, SqlSyntaxError, UnknownName
+from strandline.jobs.model.types import TIMESTAMP
+from strandline.jobs.sql import statements
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.statements import (
     AlterSource,
     CreateSource,
     CreateView,
@@ -26,7 +26,7 @@ from jobs.sql.statements import (
     parse,
     parse_one,
 )
-from state_store.errors import SettingsError
+from strandline.state_store.errors import SettingsError
 
 CHECKINS = """CREATE OR REPLACE STREAM package_checkins (
   package_id BIGINT KEY,

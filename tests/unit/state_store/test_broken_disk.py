@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from state_store.commits import Head
-from state_store.delta import commit, reader
-from state_store.errors import Action, DiskFailed, StorageDenied
-from state_store.files import create
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import commit, reader
+from strandline.state_store.errors import Action, DiskFailed, StorageDenied
+from strandline.state_store.files import create
 from tests.support.broken_disk import BrokenDisk
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import Told, assert_hold, orphans

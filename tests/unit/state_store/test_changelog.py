@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_store.changelog import consolidate, fold
-from state_store.errors import NegativeWeight
+from strandline.state_store.changelog import consolidate, fold
+from strandline.state_store.errors import NegativeWeight
 
 MAP = pa.map_(pa.string(), pa.int64())
 SCHEMA = pa.schema(

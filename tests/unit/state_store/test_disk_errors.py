@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from state_store.disk_errors import disk_errors, of_system
-from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
-from state_store.files import create, make_folder, replace, sync_file, write_new
+from strandline.state_store.disk_errors import disk_errors, of_system
+from strandline.state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
+from strandline.state_store.files import create, make_folder, replace, sync_file, write_new
 
 
 @pytest.mark.parametrize(

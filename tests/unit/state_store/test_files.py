@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import DiskFailed
-from state_store.files import create, replace
+from strandline.state_store.errors import DiskFailed
+from strandline.state_store.files import create, replace
 
 
 def test_one_of_many_writers_gets_the_name(tmp_path: Path) -> None:

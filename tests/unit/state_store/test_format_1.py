@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.logs.local_log import LocalLog
-from state_store.commits import TableVersion
-from state_store.delta import log, reader
-from state_store.delta.commit import Rows, commit
-from state_store.delta.snapshot import read_snapshot
-from state_store.hashing.digest import digest_of_table
-from state_store.paths import LakePath
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.paths import LakePath
 from tests.support.format_1 import unpacked
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from state_store.delta import reader
-from state_store.errors import WriterBusy
-from state_store.lock import writer_lock
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.lock import writer_lock
 from tests.campaigns.kills import FAILPOINTS, RANDOM, campaign
 from tests.support.killed_writer import lost_races, started
 from tests.support.on_disk import on_disk

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from state_store import leases
-from state_store.delta import log, reader
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from state_store.errors import CorruptState, TableMissing, VersionGone
-from state_store.files import create, make_folder
-from state_store.folders import remove_folder
-from state_store.leases import FOLDER, LEASE_DAYS, RENEW_SECONDS, ReaderLease, living
-from state_store.paths import LakePath, is_folder
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from strandline.state_store import leases
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.errors import CorruptState, TableMissing, VersionGone
+from strandline.state_store.files import create, make_folder
+from strandline.state_store.folders import remove_folder
+from strandline.state_store.leases import FOLDER, LEASE_DAYS, RENEW_SECONDS, ReaderLease, living
+from strandline.state_store.paths import LakePath, is_folder
+from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.on_disk import on_disk
 from tests.unit.state_store.delta.test_cleanup import Clock, lived
 

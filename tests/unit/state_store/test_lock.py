@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import Action, LockLost, WriterBusy
-from state_store.lock import writer_lock
+from strandline.state_store.errors import Action, LockLost, WriterBusy
+from strandline.state_store.lock import writer_lock
 
 _HOLD = """
 import sys, time
 from pathlib import Path
-from state_store.lock import writer_lock
+from strandline.state_store.lock import writer_lock
 
 with writer_lock(Path(sys.argv[1]), "a test's child"):
     print("held", flush=True)

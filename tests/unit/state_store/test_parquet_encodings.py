@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from state_store.delta.staging import stage_rows
-from state_store.parquet_encodings import encodings
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.parquet_encodings import encodings
 from tests.support.on_disk import on_disk
 
 DIFFERENCES = "DELTA_BINARY_PACKED"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from state_store import files
-from state_store.errors import CorruptState, KeyRefused
-from state_store.folders import (
+from strandline.state_store import files
+from strandline.state_store.errors import CorruptState, KeyRefused
+from strandline.state_store.folders import (
     copy_to_disk,
     discard_folder,
     move_folder,
@@ -17,8 +17,8 @@ from state_store.folders import (
     remove_folder,
     remove_if_empty,
 )
-from state_store.layout import Lake, name_of
-from state_store.paths import (
+from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.paths import (
     LakePath,
     any_file,
     file_names,
@@ -149,7 +149,7 @@ def test_a_table_of_any_name_is_found_again_by_its_folder(root: LakePath, name: 
 
 
 def test_a_name_that_leaves_the_lake_is_refused(root: LakePath) -> None:
-    from state_store.delta.log import inside
+    from strandline.state_store.delta.log import inside
 
     for name in ("../x", "/x", "s3://other/x", "a/../../x"):
         with pytest.raises((KeyRefused, CorruptState)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from state_store.files import make_folder
+from strandline.state_store.files import make_folder
 from tests.support.power import Recorder, disks
 from tests.support.power_cuts import assert_survives, recorded
 

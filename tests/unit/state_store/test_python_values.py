@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from state_store.changelog import fold
-from state_store.columns import TIMESTAMP, VERSION, WEIGHT
-from state_store.delta.statistics import statistics
-from state_store.python_values import python_values
-from state_store.replicas.codec.numbers import from_integer
+from strandline.state_store.changelog import fold
+from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
+from strandline.state_store.delta.statistics import statistics
+from strandline.state_store.python_values import python_values
+from strandline.state_store.replicas.codec.numbers import from_integer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from state_store.tablespec import TableSpec, quoted
+from strandline.state_store.tablespec import TableSpec, quoted
 
 KEYED = TableSpec("t", (("k", "STRING"), ("odd `name", "INT")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from state_store import wording
-from state_store.commits import CommitRecord
-from state_store.wording import Name, Text, joined, quoted, sentence
+from strandline.state_store import wording
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.wording import Name, Text, joined, quoted, sentence
 
 ROOT = Path(__file__).resolve().parents[3]
 

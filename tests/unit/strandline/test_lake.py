@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import strandline
-from jobs.model.errors import SqlSyntaxError, UnknownName
-from state_store.errors import SettingsError, TableMissing, VersionGone
-from state_store.layout import Lake
+from strandline.jobs.model.errors import SqlSyntaxError, UnknownName
+from strandline.state_store.errors import SettingsError, TableMissing, VersionGone
+from strandline.state_store.layout import Lake
 from tests.support.lake_tables import append, delete
 
 FILE = Path(__file__).parents[3] / "jobs" / "pipelines" / "package_locations.sql"

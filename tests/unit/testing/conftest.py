@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from jobs.testing.suite import Suite, read_suite
+from strandline.jobs.testing.suite import Suite, read_suite
 
 SHOP = """
 CREATE TABLE prices (item VARCHAR PRIMARY KEY, price DECIMAL(10, 2)) WITH (KAFKA_TOPIC = 'prices');

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.errors import InvalidQuery
-from jobs.testing.suite import Deletion, read_suite
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.testing.suite import Deletion, read_suite
 from tests.unit.testing.conftest import Written
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.functions.aggregates import doubles
-from jobs.ivm.plan.normal_form import digest_of
-from jobs.ivm.rules.stored import form_of, marked, unmarked
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage
+from strandline.jobs.functions.aggregates import doubles
+from strandline.jobs.ivm.plan.normal_form import digest_of
+from strandline.jobs.ivm.rules.stored import form_of, marked, unmarked
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AggregateStage
 from tests.support.rule_harness import RuleBench, call, core, output
 
 TABLE = Relation("t", (("id", t.INT), ("x", t.DOUBLE)), "keyed", ("id",))

@@ -6,8 +6,8 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.functions.aggregates.registry import function_of
-from jobs.functions.python.register import Library
+from strandline.jobs.functions.aggregates.registry import function_of
+from strandline.jobs.functions.python.register import Library
 from tests.support.examples import examples
 from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call
 from tests.support.rule_harness import RuleBench, multiset

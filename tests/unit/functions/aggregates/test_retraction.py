@@ -14,11 +14,11 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.model import types as t
-from jobs.model.calls import AggregateCall
-from jobs.model.columns import EVENT_ORDER, META_COLUMNS
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, Core, Input, Output
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.columns import EVENT_ORDER, META_COLUMNS
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AggregateStage, Core, Input, Output
 from tests.support.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse

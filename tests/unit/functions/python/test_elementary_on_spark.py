@@ -6,9 +6,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from jobs.functions.python.register import register_elementary
-from jobs.functions.render import lower
-from jobs.model.errors import EngineRefused
+from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model.errors import EngineRefused
 from tests.support.function_cases import elaborated
 
 

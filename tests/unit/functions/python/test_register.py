@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.functions.python.declared import registered
-from jobs.functions.python.register import Library
-from jobs.model import types as t
-from jobs.model.definitions import Function
-from jobs.model.errors import FunctionRefused, RefreshFailed
+from strandline.jobs.functions.python.declared import registered
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Function
+from strandline.jobs.model.errors import FunctionRefused, RefreshFailed
 from tests.support.python_function_stage import MODULE, function
 
 

@@ -11,11 +11,11 @@ import pytest
 from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
-from jobs.functions.failing import lenient
-from jobs.functions.render import lower
-from jobs.model import types as t
-from jobs.query.expressions.arithmetic import arithmetic
-from jobs.query.expressions.scope import Typed
+from strandline.jobs.functions.failing import lenient
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model import types as t
+from strandline.jobs.query.expressions.arithmetic import arithmetic
+from strandline.jobs.query.expressions.scope import Typed
 from tests.support.examples import examples, seed_of
 
 _TYPES: Final = (

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from jobs.functions.registry import SCALARS
-from jobs.functions.render import lower
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.rewrites import REWRITES
-from jobs.query.expressions.scope import Scope
-from jobs.sql.dialect import sql_of
-from state_store.kernel import elementary
+from strandline.jobs.functions.registry import SCALARS
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.rewrites import REWRITES
+from strandline.jobs.query.expressions.scope import Scope
+from strandline.jobs.sql.dialect import sql_of
+from strandline.state_store.kernel import elementary
 from tests.support.function_cases import EXPECTED, elaborated, table
 from tests.support.parsed import parse_expression, parse_select
 
@@ -184,8 +184,8 @@ def test_a_whole_select_is_lowered_with_its_names_quoted() -> None:
 
 
 def test_rowtime_is_milliseconds_of_the_event() -> None:
-    from jobs.model.columns import META_COLUMNS
-    from jobs.model.relation import Relation
+    from strandline.jobs.model.columns import META_COLUMNS
+    from strandline.jobs.model.relation import Relation
 
     scope = Scope(Relation("s", (("a", t.INT), *META_COLUMNS), "append"), ("s",))
     found = infer(parse_expression("ROWTIME + rowoffset + ROWPARTITION"), scope)

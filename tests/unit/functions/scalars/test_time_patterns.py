@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.functions.scalars.time_patterns import for_spark, written
-from jobs.functions.scalars.time_reading import read, reading
-from jobs.functions.scalars.time_writing import formatted
-from jobs.model.errors import InvalidQuery
+from strandline.jobs.functions.scalars.time_patterns import for_spark, written
+from strandline.jobs.functions.scalars.time_reading import read, reading
+from strandline.jobs.functions.scalars.time_writing import formatted
+from strandline.jobs.model.errors import InvalidQuery
 
 _START = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as DuckDB gives a TIMESTAMP
 _PARTS = ("yyyy", "MM", "dd", "HH", "mm", "ss", "SSS")

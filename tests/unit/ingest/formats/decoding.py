@@ -7,10 +7,10 @@ from typing import Any
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from jobs.ingest.formats import columns
-from jobs.ingest.formats.format import Role, open_format
-from jobs.model.definitions import Column, Source
-from jobs.model.types import SqlType
+from strandline.jobs.ingest.formats import columns
+from strandline.jobs.ingest.formats.format import Role, open_format
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.types import SqlType
 
 Decoded = tuple[list[dict[str, Any]], dict[int, str]]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from jobs.ingest.formats.format import NULLABLE_OPTIONS, open_format
-from jobs.model import types as t
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS, open_format
+from strandline.jobs.model import types as t
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
 
 

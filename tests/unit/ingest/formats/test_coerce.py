@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.model import types as t
-from jobs.model.types import SqlType
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import SqlType
 from tests.unit.ingest.formats.decoding import decode, source
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 
-from jobs.ingest.formats.format import open_format
-from jobs.model import types as t
-from jobs.model.errors import SourceUnavailable
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import SourceUnavailable
 from tests.unit.ingest.formats.decoding import decode, source
 
 

@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.ingest.formats.format import open_format
-from jobs.model import types as t
-from jobs.model.errors import OptionRefused
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import OptionRefused
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
 
 

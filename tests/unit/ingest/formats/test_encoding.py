@@ -9,13 +9,13 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest.formats import columns
-from jobs.ingest.formats.encoding import wire_value
-from jobs.ingest.formats.format import FORMATS, open_format
-from jobs.model import types as t
-from jobs.model.definitions import Column
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import SqlType
+from strandline.jobs.ingest.formats import columns
+from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.format import FORMATS, open_format
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import SqlType
 from tests.support.examples import examples
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.ingest.formats.format import check_source, open_format
-from jobs.model import types as t
-from jobs.model.definitions import Source
-from jobs.model.errors import NotSupported, OptionRefused, UnknownName
+from strandline.jobs.ingest.formats.format import check_source, open_format
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import NotSupported, OptionRefused, UnknownName
 from tests.unit.ingest.formats.decoding import no_registry, source
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model import types as t
+from strandline.jobs.model import types as t
 from tests.unit.ingest.formats.decoding import decode, source
 
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from jobs.model import types as t
-from jobs.model.types import SqlType
+from strandline.jobs.model import types as t
+from strandline.jobs.model.types import SqlType
 from tests.unit.ingest.formats.decoding import decode, source
 
 

@@ -10,17 +10,17 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest.formats import columns
-from jobs.ingest.formats.encoding import wire_value
-from jobs.ingest.formats.format import open_format
-from jobs.ingest.formats.protobuf_messages import message_class
-from jobs.ingest.formats.protobuf_schema import schema_of
-from jobs.ingest.formats.registry import LocalRegistry
-from jobs.model import types as t
-from jobs.model.definitions import Source
-from jobs.model.errors import EncodeFailed
-from jobs.model.types import BaseType, SqlType
-from state_store.layout import Lake
+from strandline.jobs.ingest.formats import columns
+from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.formats.protobuf_messages import message_class
+from strandline.jobs.ingest.formats.protobuf_schema import schema_of
+from strandline.jobs.ingest.formats.registry import LocalRegistry
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.types import BaseType, SqlType
+from strandline.state_store.layout import Lake
 from tests.support.examples import examples
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
 

@@ -13,9 +13,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from jobs.ingest.formats.protobuf_messages import message_class
-from jobs.model import types as t
-from jobs.model.errors import SourceUnavailable
+from strandline.jobs.ingest.formats.protobuf_messages import message_class
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import SourceUnavailable
 from tests.unit.ingest.formats.decoding import decode, source
 
 _TIME = dt.datetime(1969, 12, 31, 23, 59, 59, 500_000, tzinfo=dt.UTC)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
-from jobs.ingest.formats.registry import LocalRegistry, open_registry
-from jobs.model.settings import RegistrySettings, Settings
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.ingest.formats.registry import LocalRegistry, open_registry
+from strandline.jobs.model.settings import RegistrySettings, Settings
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import warm_processes
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jobs.ingest.formats.coerce import Misfit
-from jobs.ingest.formats.timestamps import check_timestamp_format, reader
-from jobs.model.errors import OptionRefused
+from strandline.jobs.ingest.formats.coerce import Misfit
+from strandline.jobs.ingest.formats.timestamps import check_timestamp_format, reader
+from strandline.jobs.model.errors import OptionRefused
 
 
 @pytest.mark.parametrize(

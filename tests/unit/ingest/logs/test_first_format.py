@@ -7,12 +7,12 @@ import zlib
 
 import pytest
 
-from jobs.ingest.logs import record_bytes
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.model.errors import OffsetsVanished
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs import record_bytes
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.errors import OffsetsVanished
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
 

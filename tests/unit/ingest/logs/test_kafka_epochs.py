@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from jobs.ingest.logs import kafka_epochs
-from jobs.ingest.logs.kafka_epochs import leader_epochs
-from jobs.model.errors import SourceUnavailable
+from strandline.jobs.ingest.logs import kafka_epochs
+from strandline.jobs.ingest.logs.kafka_epochs import leader_epochs
+from strandline.jobs.model.errors import SourceUnavailable
 
 
 def message(partition: int, offset: int, term: int | None = None, error: int | None = None) -> Any:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
 
-from jobs.ingest.logs import kafka_range
-from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.ingest.logs.log import CHUNK, TopicIdentity
-from jobs.ingest.offsets import cut_bytes
-from jobs.model.errors import OffsetsVanished, TopicMissing
-from jobs.model.settings import KafkaSettings
+from strandline.jobs.ingest.logs import kafka_range
+from strandline.jobs.ingest.logs.kafka_log import KafkaLog
+from strandline.jobs.ingest.logs.log import CHUNK, TopicIdentity
+from strandline.jobs.ingest.offsets import cut_bytes
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
+from strandline.jobs.model.settings import KafkaSettings
 
 
 def _future(answer: Any) -> Future[Any]:

@@ -10,10 +10,10 @@ from threading import Thread
 
 import pytest
 
-from jobs.ingest.logs.kafka_log import client_options
-from jobs.ingest.logs.kafka_reach import connect
-from jobs.model.errors import SourceDenied, SourceError, SourceUnavailable
-from jobs.model.settings import KafkaSettings
+from strandline.jobs.ingest.logs.kafka_log import client_options
+from strandline.jobs.ingest.logs.kafka_reach import connect
+from strandline.jobs.model.errors import SourceDenied, SourceError, SourceUnavailable
+from strandline.jobs.model.settings import KafkaSettings
 
 
 @pytest.fixture(autouse=True)

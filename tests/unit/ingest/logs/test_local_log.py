@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Record, Records
-from jobs.ingest.logs.segment import Header
-from jobs.ingest.logs.segments import Segments
-from jobs.ingest.logs.topic_file import TopicFile
-from jobs.model.errors import OffsetsVanished, TopicMissing
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Record, Records
+from strandline.jobs.ingest.logs.segment import Header
+from strandline.jobs.ingest.logs.segments import Segments
+from strandline.jobs.ingest.logs.topic_file import TopicFile
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.warm_process import warm_processes
@@ -137,7 +137,7 @@ def test_ten_thousand_small_files_are_read_by_those_of_the_range(lake: Lake, mon
 
 
 def test_keyed_records_go_where_kafka_sends_them(lake: Lake) -> None:
-    from jobs.ingest.logs.partitioner import partition_for
+    from strandline.jobs.ingest.logs.partitioner import partition_for
 
     log = LocalLog(lake)
     log.ensure_topic("t", partitions=5)
@@ -245,10 +245,10 @@ def test_a_second_topic_under_a_running_instance_begins_at_zero(lake: Lake) -> N
 _TOO_LARGE = """
 import resource, sys
 from pathlib import Path
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from state_store.errors import DiskFailed
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.state_store.errors import DiskFailed
+from strandline.state_store.layout import Lake
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from state_store import files
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.state_store import files
+from strandline.state_store.layout import Lake
 from tests.support.power import Recorder, disks, lay_out
 from tests.support.power_cuts import Killed, killer
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.logs.remembered import remember, remembered
-from jobs.model.errors import TopicsElsewhere
-from jobs.model.settings import KafkaSettings, Settings, load_settings
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.errors import CorruptState
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.logs.remembered import remember, remembered
+from strandline.jobs.model.errors import TopicsElsewhere
+from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 from tests.unit.session.statements import STREAM, run
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 from tests.support.examples import examples
 from tests.support.on_disk import on_disk
 

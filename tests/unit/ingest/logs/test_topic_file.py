@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs import topic_file
-from state_store.errors import CorruptState
+from strandline.jobs.ingest.logs import topic_file
+from strandline.state_store.errors import CorruptState
 
 
 def test_the_first_file_stays(tmp_path: Path) -> None:

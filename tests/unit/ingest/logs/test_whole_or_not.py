@@ -12,9 +12,9 @@ from collections import Counter
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -24,9 +24,9 @@ _PRODUCE = """
 import sys
 from itertools import count
 from pathlib import Path
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from state_store.layout import Lake
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.state_store.layout import Lake
 
 root, name, calls, partitions = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 log = LocalLog(Lake(root))

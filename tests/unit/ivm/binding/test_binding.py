@@ -9,13 +9,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from jobs.functions.python.register import Library
-from jobs.ivm.binding import kernel, spark
-from jobs.ivm.binding.binding import Binding
-from jobs.ivm.binding.texts import BoundText
-from jobs.model.errors import ConditionLost, NotBound
-from jobs.model.settings import FunctionSettings, Settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.binding import kernel, spark
+from strandline.jobs.ivm.binding.binding import Binding
+from strandline.jobs.ivm.binding.texts import BoundText
+from strandline.jobs.model.errors import ConditionLost, NotBound
+from strandline.jobs.model.settings import FunctionSettings, Settings
+from strandline.jobs.session.interpreter import Interpreter
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
 from tests.support.bound_texts import PIPELINES, all_texts, pipeline
@@ -114,7 +114,7 @@ def test_whatever_changes_rules_is_bound(statement: str, session: Interpreter, m
 
 
 def test_a_rule_without_a_condition_is_refused(session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.ivm.rules.delta_join.where_text", lambda condition, engine: "")
+    monkeypatch.setattr("strandline.jobs.ivm.rules.delta_join.where_text", lambda condition, engine: "")
     with pytest.raises(ConditionLost, match="n > 41"):
         run(session, "CREATE MATERIALIZED VIEW v AS SELECT k FROM t WHERE n > 41;")
     assert session.catalog.find("v") is None

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.explain.view import explain
-from jobs.model.errors import UnknownName
-from jobs.sql.statements import Explain, parse_one
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.explain.view import explain
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.sql.statements import Explain, parse_one
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
 
@@ -143,8 +143,9 @@ def test_an_unknown_view_is_an_error(catalog: Catalog) -> None:
 def test_nothing_of_it_loads_spark(lake: Lake) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
-        "import sys, jobs.ivm.explain.view, jobs.ivm.explain.stage, jobs.ivm.refresh.choose;"
-        "import jobs.ivm.rules.maintenance, jobs.session.define.analyze;"
+        "import sys, strandline.jobs.ivm.explain.view, strandline.jobs.ivm.explain.stage;"
+        "import strandline.jobs.ivm.refresh.choose;"
+        "import strandline.jobs.ivm.rules.maintenance, strandline.jobs.session.define.analyze;"
         "print({'pyspark', 'pandas', 'pyarrow'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

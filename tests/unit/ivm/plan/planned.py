@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import get_args
 
-from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.written import check_written
-from jobs.model.columns import META_COLUMNS
-from jobs.model.stage import Output, Plan, Stage
-from jobs.model.stage_columns import hidden_columns
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.stage import Output, Plan, Stage
+from strandline.jobs.model.stage_columns import hidden_columns
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 
 SOURCES = """

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.model import types as t
-from jobs.model.calls import AnalyticCall
-from jobs.model.relation import Relation
-from jobs.query.logical.query import Block, From, Query, SetOperation, TimeWindow
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.logical.query import Block, From, Query, SetOperation, TimeWindow
 from tests.support.plan_bench import block, call, e, out, source
 
 VISIT = source("visit", "stream", "product", product=t.VARCHAR, person=t.VARCHAR, length=t.INT)

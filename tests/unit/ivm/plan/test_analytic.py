@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.stage import AggregateStage, AnalyticStage
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage
+from strandline.jobs.sql.dialect import sql_of
 from tests.unit.ivm.plan.planned import kinds, only, planned
 
 TOP = "SELECT name, age, ROW_NUMBER() OVER (PARTITION BY name ORDER BY age DESC) AS place FROM users"

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.stage_columns import key_names
-from jobs.model.tables import is_shared
-from jobs.run.schedule import maintained
-from jobs.run.shared.reading import shared_tables
-from jobs.session.drops import drop
-from jobs.sql.statements import Drop, parse_one
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.stage_columns import key_names
+from strandline.jobs.model.tables import is_shared
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.session.drops import drop
+from strandline.jobs.sql.statements import Drop, parse_one
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 from tests.support.on_disk import on_disk

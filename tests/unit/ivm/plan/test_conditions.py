@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan import arrangements, inputs, query
-from jobs.ivm.plan.analytic import analytic_stage
-from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.conditions import conditions_of
-from jobs.ivm.plan.group import grouped_stage
-from jobs.ivm.plan.map import map_stage
-from jobs.ivm.plan.plan import plan_of_query
-from jobs.ivm.plan.rows import Rows
-from jobs.model.errors import ConditionLost
-from jobs.model.stage import AggregateStage, MapStage, Stage
-from jobs.model.view_options import State
-from jobs.query.clauses.read import read_query
-from jobs.query.logical.query import Query
-from jobs.sql.from_text import parse_query
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan import arrangements, inputs, query
+from strandline.jobs.ivm.plan.analytic import analytic_stage
+from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.conditions import conditions_of
+from strandline.jobs.ivm.plan.group import grouped_stage
+from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.plan import plan_of_query
+from strandline.jobs.ivm.plan.rows import Rows
+from strandline.jobs.model.errors import ConditionLost
+from strandline.jobs.model.stage import AggregateStage, MapStage, Stage
+from strandline.jobs.model.view_options import State
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.logical.query import Query
+from strandline.jobs.sql.from_text import parse_query
 
 Patch = pytest.MonkeyPatch
 

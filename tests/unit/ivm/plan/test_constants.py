@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.rules.stored import form_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.rules.stored import form_of
 from tests.support.checked_views import unlike_text, wrong
 from tests.unit.ivm.plan.planned import planned
 

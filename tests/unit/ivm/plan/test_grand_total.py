@@ -10,10 +10,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.stage import AggregateStage, MapStage
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.stage import AggregateStage, MapStage
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 from tests.support.rule_harness import multiset

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.rows import is_stream
-from jobs.ivm.rules.stored import form_of
-from jobs.model.errors import SqlError
-from jobs.model.stage import AggregateStage, MapStage, body_of
-from jobs.model.stage_columns import relation_of, visible_columns
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.rows import is_stream
+from strandline.jobs.ivm.rules.stored import form_of
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.stage import AggregateStage, MapStage, body_of
+from strandline.jobs.model.stage_columns import relation_of, visible_columns
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import hidden, only, planned, texts
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.ivm.plan.key import key_of
-from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS
-from jobs.model.errors import NotSupported
-from jobs.model.relation import Relation
-from jobs.model.stage import Input, JoinType
+from strandline.jobs.ivm.plan.key import key_of
+from strandline.jobs.model import types as t
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Input, JoinType
 from tests.support.plan_bench import e
 
 ORDERS = Relation("orders", (("id", t.INT), ("who", t.INT), ("big", t.BIGINT)), "keyed", ("id",))

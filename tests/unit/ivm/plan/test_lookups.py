@@ -8,11 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.stage import MapStage, inputs_of
-from jobs.model.stage_columns import storage_of
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.stage import MapStage, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 

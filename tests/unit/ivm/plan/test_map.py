@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.stage import LatestStage, MapStage, body_of
-from jobs.model.stage_columns import relation_of, storage_of
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.stage import LatestStage, MapStage, body_of
+from strandline.jobs.model.stage_columns import relation_of, storage_of
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import META, hidden, only, texts
 

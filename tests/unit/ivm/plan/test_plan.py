@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery
-from jobs.model.stage import Input, MapStage, body_of, inputs_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.stage import Input, MapStage, body_of, inputs_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import META, planned, texts
 

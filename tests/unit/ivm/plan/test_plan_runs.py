@@ -7,9 +7,9 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from jobs.ivm.plan.plan import plan_of_query
-from jobs.model.view_options import State
-from state_store.layout import Lake
+from strandline.jobs.ivm.plan.plan import plan_of_query
+from strandline.jobs.model.view_options import State
+from strandline.state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.plan_bench import Feeder, PlanBench, e
 from tests.unit.ivm.plan.cases_by_hand import CASES

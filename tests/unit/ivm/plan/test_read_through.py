@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from jobs.ivm.plan.inputs import rows_of_block
-from jobs.ivm.plan.rows import Rows
-from jobs.model.relation import Relation
-from jobs.query.clauses.read import read_query
-from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Block, Query
-from jobs.query.logical.read_through import is_read_through
-from jobs.sql.from_text import parse_query
+from strandline.jobs.ivm.plan.inputs import rows_of_block
+from strandline.jobs.ivm.plan.rows import Rows
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.query.logical.read_through import is_read_through
+from strandline.jobs.sql.from_text import parse_query
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.stage import body_of, inputs_of
-from jobs.model.stage_columns import relation_of, storage_of
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.stage import body_of, inputs_of
+from strandline.jobs.model.stage_columns import relation_of, storage_of
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import EVENT, hidden, only, planned, texts
 

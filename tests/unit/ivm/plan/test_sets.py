@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.stage import AggregateStage, MapStage, Stage, body_of, inputs_of
-from jobs.model.stage_columns import storage_of
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.stage import AggregateStage, MapStage, Stage, body_of, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.sql.dialect import sql_of
 from tests.unit.ivm.plan.planned import hidden, kinds, only, planned
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.stage import AggregateStage, MapStage, body_of, inputs_of
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.stage import AggregateStage, MapStage, body_of, inputs_of
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import hidden, kinds, only, planned
 

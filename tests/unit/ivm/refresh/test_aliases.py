@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.settings import Settings
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.oracle import expected, visible
 from tests.support.served_lake import ServedLake
 

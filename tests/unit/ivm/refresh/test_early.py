@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.early import early_events
-from jobs.model.report import EarlyEvents
-from jobs.model.settings import Settings
-from jobs.run.schedule import maintained, stages_of
-from jobs.session.interpreter import DEFAULT_PIPELINE
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.early import early_events
+from strandline.jobs.model.report import EarlyEvents
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.schedule import maintained, stages_of
+from strandline.jobs.session.interpreter import DEFAULT_PIPELINE
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

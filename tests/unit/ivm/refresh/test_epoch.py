@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from jobs.ivm.refresh.context import Owner
-from jobs.ivm.refresh.epoch import planned
-from jobs.model import types as t
-from jobs.model.errors import RefreshFailed
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage
-from state_store.commits import CommitRecord, Head
+from strandline.jobs.ivm.refresh.context import Owner
+from strandline.jobs.ivm.refresh.epoch import planned
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AggregateStage
+from strandline.state_store.commits import CommitRecord, Head
 from tests.support.rule_harness import call, core, output
 
 TABLE = Relation("t", (("id", t.INT), ("x", t.DOUBLE)), "keyed", ("id",))

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.ivm.refresh.faults import typed_fault
-from jobs.ivm.refresh.file_faults import file_fault
-from jobs.model.errors import RowFailed
-from state_store.errors import CorruptState, DiskFailed, VersionGone
-from state_store.kernel.kernel import Kernel
-from state_store.layout import Lake
+from strandline.jobs.ivm.refresh.faults import typed_fault
+from strandline.jobs.ivm.refresh.file_faults import file_fault
+from strandline.jobs.model.errors import RowFailed
+from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
 TABLES = ("visits", "page views", "totals")

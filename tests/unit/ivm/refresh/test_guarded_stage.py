@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jobs.ivm.refresh.guarded_stage import guarded
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.model.stage import Core, Input, MapStage, Output
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope
+from strandline.jobs.ivm.refresh.guarded_stage import guarded
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Core, Input, MapStage, Output
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope
 from tests.support.parsed import parse_expression
 
 T = Relation("t", (("id", t.INT), ("k", t.VARCHAR)), "keyed", ("id",))

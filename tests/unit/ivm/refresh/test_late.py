@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
-from jobs.ivm.rules.late import late_rows
-from jobs.model.stage import Stage
-from state_store.commits import CommitRecord
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
+from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.model.stage import Stage
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.duck_lake import DuckLake, Row
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.settings import Settings
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from jobs.ivm.refresh import on_duckdb
-from jobs.ivm.rules import settled
-from jobs.model.settings import Settings
-from state_store.delta import reader
-from state_store.kernel.kernel import Kernel
+from strandline.jobs.ivm.refresh import on_duckdb
+from strandline.jobs.ivm.rules import settled
+from strandline.jobs.model.settings import Settings
+from strandline.state_store.delta import reader
+from strandline.state_store.kernel.kernel import Kernel
 from tests.support.served_lake import ServedLake
 
 CONSTANT = """

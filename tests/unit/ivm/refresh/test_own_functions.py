@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jobs.model.errors import FunctionFailed
-from jobs.model.settings import FunctionSettings, Settings
-from jobs.run.pipeline import opened
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.model.errors import FunctionFailed
+from strandline.jobs.model.settings import FunctionSettings, Settings
+from strandline.jobs.run.pipeline import opened
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.python_function_stage import MODULE
 

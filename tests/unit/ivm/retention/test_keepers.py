@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ivm.retention.keepers import keepers_of
-from jobs.model.definitions import Source
-from jobs.model.settings import load_settings
-from state_store.delta import reader
-from state_store.leases import ReaderLease
+from strandline.jobs.ivm.retention.keepers import keepers_of
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import load_settings
+from strandline.state_store.delta import reader
+from strandline.state_store.leases import ReaderLease
 from tests.support.retained_lake import FOLDS, LOOK_BACK, RetainedLake
 
 WHY = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.operating_errors import EventsGone
-from jobs.session.apply import apply, plan_apply
-from state_store.delta import reader
+from strandline.jobs.model.operating_errors import EventsGone
+from strandline.jobs.session.apply import apply, plan_apply
+from strandline.state_store.delta import reader
 from tests.support.retained_lake import FOLDS, LOOK_BACK, PIPELINE, RetainedLake
 from tests.unit.operate.maintenance.rounds import lake
 

@@ -7,17 +7,17 @@ from threading import Event
 
 import pytest
 
-from jobs.ivm.refresh.context import RunContext
-from jobs.ivm.retention.logs import plan_log_trim, trim_log
-from jobs.ivm.retention.upkeep import TrimUpkeep
-from jobs.model.definitions import Source
-from jobs.model.settings import load_settings
-from jobs.run.schedule import maintained
-from jobs.run.session import Session
-from jobs.run.stream import PipelineStream
-from state_store.delta.snapshot import read_snapshot
-from state_store.kernel.kernel import Kernel
-from state_store.lock import writer_lock
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.ivm.retention.logs import plan_log_trim, trim_log
+from strandline.jobs.ivm.retention.upkeep import TrimUpkeep
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.session import Session
+from strandline.jobs.run.stream import PipelineStream
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 from tests.support.retained_lake import FOLDS, LOOK_BACK, PIPELINE, RetainedLake
 
@@ -83,7 +83,7 @@ def test_a_log_that_somebody_keeps_whole_costs_a_run_no_reading_of_files(
     made = RetainedLake(load_settings(lake=tmp_path / "lake"), [FOLDS["counts"], LOOK_BACK["visits"]])
     made.feed("s", [("a", 1), ("b", 2)])
     made.refreshed()
-    monkeypatch.setattr("state_store.trims.plan._aged", lambda *_: pytest.fail("a file was opened"))
+    monkeypatch.setattr("strandline.state_store.trims.plan._aged", lambda *_: pytest.fail("a file was opened"))
     source = made.catalog.find("s")
     assert isinstance(source, Source)
     TrimUpkeep().trim([source], made.settings)

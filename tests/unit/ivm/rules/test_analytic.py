@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from jobs.engines.engine import engine_of
-from jobs.ivm.rules.analytic import analytic_rule
-from jobs.model import types as t
-from jobs.model.calls import AnalyticCall
-from jobs.model.errors import NotSupported
-from jobs.model.relation import Relation
-from jobs.model.stage import AnalyticStage
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.rules.analytic import analytic_rule
+from strandline.jobs.model import types as t
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AnalyticStage
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 

@@ -9,10 +9,10 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.model.stage import Core, Input, MapStage, Output
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import Core, Input, MapStage, Output
 from tests.support.examples import examples
 from tests.support.rule_harness import Changes, RuleBench, append_log, multiset, parse
 

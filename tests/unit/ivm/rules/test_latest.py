@@ -9,8 +9,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.model import types as t
-from jobs.model.stage import LatestStage
+from strandline.jobs.model import types as t
+from strandline.jobs.model.stage import LatestStage
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, multiset, output
 

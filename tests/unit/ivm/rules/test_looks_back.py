@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.rules.looks_back import looks_back
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

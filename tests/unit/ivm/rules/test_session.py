@@ -14,9 +14,9 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.model import types as t
-from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, Session
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import AggregateStage, Session
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, call, core, multiset, output
 

@@ -7,15 +7,15 @@ from typing import get_args
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.plan.plan import plan_of_query
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.ivm.rules.written import check_written
-from jobs.model.errors import ConditionLost
-from jobs.query.clauses.read import read_query
-from jobs.sql.from_text import parse_query
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.ivm.plan.plan import plan_of_query
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.model.errors import ConditionLost
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.unit.ivm.plan.planned import SOURCES
 

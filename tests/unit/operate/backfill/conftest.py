@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.rules.stored import spec_of, stored_columns
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings, load_settings
-from jobs.run.pipeline import drain
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.event_commits import commit_events
 from tests.support.on_disk import on_disk

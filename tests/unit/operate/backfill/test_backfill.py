@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from jobs.ivm.refresh import backfill_stage
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.model.errors import RefreshFailed
-from jobs.model.operating_errors import RangeInseparable
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.backfill.execute import BackfillResult, execute_backfill
-from jobs.operate.backfill.period import period_of
-from jobs.operate.backfill.plan import plan_backfill
-from jobs.operate.verify.verify import verify
-from jobs.run.orphans import sole_writer
-from jobs.run.pipeline import drain
-from state_store import changelog
-from state_store.columns import STATE
-from state_store.delta import reader
-from state_store.errors import WriterBusy
-from state_store.layout import Lake
+from strandline.jobs.ivm.refresh import backfill_stage
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.backfill.execute import BackfillResult, execute_backfill
+from strandline.jobs.operate.backfill.period import period_of
+from strandline.jobs.operate.backfill.plan import plan_backfill
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.pipeline import drain
+from strandline.state_store import changelog
+from strandline.state_store.columns import STATE
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.layout import Lake
 from tests.support.arrow_table import Row
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.open import open_log
-from jobs.ingest.logs.remembered import remember
-from jobs.model.errors import TopicsElsewhere
-from jobs.model.settings import KafkaSettings, load_settings
-from jobs.operate.backup.execute import BackupResult, execute_backup
-from jobs.operate.backup.manifest import read_latest
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
-from jobs.operate.verify.verify import verify
-from state_store.aside import set_aside
-from state_store.delta import log, reader
-from state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
-from state_store.layout import Lake
-from state_store.paths import LakePath
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.logs.remembered import remember
+from strandline.jobs.model.errors import TopicsElsewhere
+from strandline.jobs.model.settings import KafkaSettings, load_settings
+from strandline.jobs.operate.backup.execute import BackupResult, execute_backup
+from strandline.jobs.operate.backup.manifest import read_latest
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
+from strandline.jobs.operate.verify.verify import verify
+from strandline.state_store.aside import set_aside
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
+from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 from tests.support.operated_lake import epoch
 from tests.support.warm_process import exit_code

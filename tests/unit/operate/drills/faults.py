@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from jobs.operate.drills.scenarios import SCENARIOS
+from strandline.jobs.operate.drills.scenarios import SCENARIOS
 from tests.unit.operate.drills import plants
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.errors import UnknownName
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.drills.history import history, record
-from jobs.operate.drills.plan import Drill, plan_drills
-from jobs.operate.drills.run import DrillResult, run_drill
-from jobs.operate.drills.scenarios import SCENARIOS
-from state_store.commits import CommitRecord
-from state_store.errors import CorruptState
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.drills.history import history, record
+from strandline.jobs.operate.drills.plan import Drill, plan_drills
+from strandline.jobs.operate.drills.run import DrillResult, run_drill
+from strandline.jobs.operate.drills.scenarios import SCENARIOS
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.errors import CorruptState
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 from tests.unit.operate.verify.lakes import MadeLake

@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
-from jobs.cli.demo import PIPELINES
-from jobs.model.settings import Settings
-from jobs.operate.drills.plan import plan_drills
-from jobs.operate.drills.run import run_drill
-from jobs.operate.drills.scenarios import SCENARIOS
+from strandline.jobs.cli.demo import PIPELINES
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.drills.plan import plan_drills
+from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.drills.scenarios import SCENARIOS
 from tests.support.example_lakes import example_lake
 from tests.support.examples import AT_LENGTH
 

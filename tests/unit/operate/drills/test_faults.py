@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.drills.plan import Drill
-from jobs.operate.drills.run import DrillResult, run_drill
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.drills.plan import Drill
+from strandline.jobs.operate.drills.run import DrillResult, run_drill
 from tests.support.examples import AT_LENGTH
 from tests.unit.operate.drills.faults import DRILLS, FAULTS, Fault
 from tests.unit.operate.verify.lakes import MadeLake

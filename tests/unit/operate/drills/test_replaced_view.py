@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.settings import Settings, load_settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
-from jobs.operate.drills.plan import Drill
-from jobs.operate.drills.run import run_drill
-from jobs.operate.maintenance.execute import execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.operate.verify.opened import opened
-from jobs.operate.verify.reach import reach
-from jobs.operate.verify.subjects import subjects
-from jobs.operate.verify.verify import verify
-from jobs.run.pipeline import drain
-from jobs.session.interpreter import Interpreter
-from state_store.delta import log
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.errors import CorruptState, VersionGone
-from state_store.layout import Lake
-from state_store.tablespec import RECOVERY_HORIZON_MS
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.operate.backup.execute import execute_backup
+from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.drills.plan import Drill
+from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.maintenance.execute import execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.operate.verify.reach import reach
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import RECOVERY_HORIZON_MS
 from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import NEXT, PIPELINE, events, made
 from tests.unit.operate.verify.damage import flip, rewritten

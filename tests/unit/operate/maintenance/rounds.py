@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.model.settings import load_settings
-from jobs.operate.verify.verify import verify
-from state_store.delta import log
-from state_store.delta.snapshot import read_snapshot
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.operate.verify.verify import verify
+from strandline.state_store.delta import log
+from strandline.state_store.delta.snapshot import read_snapshot
 from tests.support.retained_lake import RetainedLake
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from jobs.operate.verify.findings import Check
+    from strandline.jobs.operate.verify.findings import Check
 
 ROUNDS = 4
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import RetentionSettings, Settings
-from jobs.operate.maintenance.execute import MaintenanceResult, TableResult, execute_maintenance
-from jobs.operate.maintenance.log_cost import LogCost, log_costs
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.operate.verify.findings import sized
-from jobs.operate.verify.verify import verify
-from state_store import leases
-from state_store.delta import log, reader
-from state_store.errors import LeaseHeld, VersionGone
-from state_store.leases import LEASE_DAYS, ReaderLease
-from state_store.lock import writer_lock
+from strandline.jobs.model.settings import RetentionSettings, Settings
+from strandline.jobs.operate.maintenance.execute import MaintenanceResult, TableResult, execute_maintenance
+from strandline.jobs.operate.maintenance.log_cost import LogCost, log_costs
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.verify.findings import sized
+from strandline.jobs.operate.verify.verify import verify
+from strandline.state_store import leases
+from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import LeaseHeld, VersionGone
+from strandline.state_store.leases import LEASE_DAYS, ReaderLease
+from strandline.state_store.lock import writer_lock
 from tests.support.operated_lake import epoch
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.model.settings import Settings
-from jobs.operate.verify.verify import verify
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.verify import verify
 from tests.campaigns.many_epochs import lived
 from tests.support.examples import AT_LENGTH
 from tests.support.many_epochs import ManyEpochs

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs.model.operating_errors import EventsGone
-from jobs.model.settings import RetentionSettings, load_settings
-from jobs.operate.maintenance.execute import execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from state_store.commits import TRIM
-from state_store.delta import log, reader
-from state_store.hashing.digest import Digest
-from state_store.leases import ReaderLease
+from strandline.jobs.model.operating_errors import EventsGone
+from strandline.jobs.model.settings import RetentionSettings, load_settings
+from strandline.jobs.operate.maintenance.execute import execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.state_store.commits import TRIM
+from strandline.state_store.delta import log, reader
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.leases import ReaderLease
 from tests.support.retained_lake import FOLDS, LOOK_BACK, RetainedLake
 from tests.unit.operate.maintenance.rounds import checks, files, lake, wrong
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.operate.maintenance.execute import execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from jobs.operate.verify.verify import verify
-from state_store.commits import TRIM
-from state_store.delta import reader
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.operate.maintenance.execute import execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.verify.verify import verify
+from strandline.state_store.commits import TRIM
+from strandline.state_store.delta import reader
 from tests.support.examples import examples, seed_of
 from tests.support.retained_lake import FOLDS, LOOK_BACK, RetainedLake
 from tests.support.warm_process import exit_code

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs.ingest.event_logs import log_spec
-from jobs.ingest.lag import lag
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.rules.stored import spec_of, stored_columns
-from jobs.model.definitions import Source
-from jobs.model.settings import RetentionSettings
-from jobs.operate.drills.plan import plan_drills
-from jobs.operate.drills.run import run_drill
-from jobs.operate.maintenance.execute import execute_maintenance
-from jobs.operate.maintenance.plan import plan_maintenance
-from state_store.delta import log, reader
-from state_store.delta.commit import Rows, commit
-from state_store.delta.snapshot import read_snapshot
-from state_store.errors import ForeignWrite
-from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.replica import Replica
-from state_store.trims.plan import Limits, plan_trim
-from state_store.trims.trim import trim
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.ingest.lag import lag
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import RetentionSettings
+from strandline.jobs.operate.drills.plan import plan_drills
+from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.maintenance.execute import execute_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import ForeignWrite
+from strandline.state_store.replicas.follow import Follower
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.trims.plan import Limits, plan_trim
+from strandline.state_store.trims.trim import trim
 from tests.support.arrow_table import ArrowTable
 from tests.support.on_disk import on_disk
 from tests.support.replicated import unique_key

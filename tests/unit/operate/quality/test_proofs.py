@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.expect.verdict import Verdict
-from jobs.model.definitions import View
-from jobs.operate.quality.proofs import PROOFS, prove
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.model.definitions import View
+from strandline.jobs.operate.quality.proofs import PROOFS, prove
+from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.operate.verify.lakes import MadeLake
 
 

@@ -7,16 +7,16 @@ import os
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.expect.verdict import Verdict
-from jobs.ingest.logs.log import Record
-from jobs.model.definitions import View
-from jobs.operate.quality.freshness import Waiting
-from jobs.operate.quality.vital_signs import VitalSigns
-from jobs.session.interpreter import Interpreter
-from state_store.delta import log as delta_log
-from state_store.delta import reader
-from state_store.process import process
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.definitions import View
+from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.vital_signs import VitalSigns
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log as delta_log
+from strandline.state_store.delta import reader
+from strandline.state_store.process import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 

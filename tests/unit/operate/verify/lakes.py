@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.event_logs import dead_letter_spec, log_spec
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.ingest.logs.log import Record
-from jobs.ivm.rules.stored import spec_of, stored_columns
-from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS, TOMBSTONE
-from jobs.model.definitions import Source
-from jobs.model.settings import Settings
-from jobs.model.types import BOOLEAN
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord, TableVersion
-from state_store.delta import reader
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.event_logs import dead_letter_spec, log_spec
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
+from strandline.jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS, TOMBSTONE
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.types import BOOLEAN
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord, TableVersion
+from strandline.state_store.delta import reader
+from strandline.state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable, Row
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs.operate.verify.difference import difference
+from strandline.jobs.operate.verify.difference import difference
 
 NAN = float("nan")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from jobs.ingest.logs.local_log import LocalLog
-from jobs.model.definitions import Source
-from jobs.model.errors import SourceUnavailable
-from jobs.operate.verify.events import check_offsets, check_topic
-from jobs.operate.verify.findings import Outcome
-from jobs.operate.verify.opened import Opened, opened
-from jobs.operate.verify.subjects import subjects
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.errors import SourceUnavailable
+from strandline.jobs.operate.verify.events import check_offsets, check_topic
+from strandline.jobs.operate.verify.findings import Outcome
+from strandline.jobs.operate.verify.opened import Opened, opened
+from strandline.jobs.operate.verify.subjects import subjects
 from tests.unit.operate.verify.damage import said
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs.operate.verify import inputs
-from jobs.operate.verify.inputs import InputUnreadable, input_rows
-from state_store.delta import reader
-from state_store.hashing.digest import Digest, digest_of_table
-from state_store.layout import Lake
+from strandline.jobs.operate.verify import inputs
+from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows
+from strandline.state_store.delta import reader
+from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.layout import Lake
 from tests.support.format_1 import unpacked
 from tests.support.keyed_table import made, rows
 from tests.support.on_disk import on_disk

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jobs.operate.verify.findings import Check
-from jobs.operate.verify.verify import verify
-from state_store.delta import log
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.paths import LakePath
+from strandline.jobs.operate.verify.findings import Check
+from strandline.jobs.operate.verify.verify import verify
+from strandline.state_store.delta import log
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.paths import LakePath
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, rewritten

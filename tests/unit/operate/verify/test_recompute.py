@@ -7,18 +7,18 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ingest.event_logs import log_spec
-from jobs.model.columns import META_COLUMNS
-from jobs.model.definitions import Source, View
-from jobs.model.settings import Settings
-from jobs.operate.verify.findings import Check
-from jobs.operate.verify.queries import frozen, queries
-from jobs.operate.verify.verify import verify
-from jobs.session.interpreter import Interpreter
-from state_store.commits import CommitRecord
-from state_store.delta import log, reader
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.event_logs import log_spec
+from strandline.jobs.model.columns import META_COLUMNS
+from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.findings import Check
+from strandline.jobs.operate.verify.queries import frozen, queries
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import log, reader
+from strandline.state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable
 from tests.unit.operate.verify.damage import flip
 from tests.unit.operate.verify.lakes import MadeLake

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-from jobs.model.settings import Settings
-from jobs.operate.verify.findings import Check
-from jobs.operate.verify.verify import verify
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.verify.findings import Check
+from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import flip
 from tests.unit.operate.verify.lakes import MadeLake

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from jobs.model.errors import NotSupported, SqlError, UnknownName
+from strandline.jobs.model.errors import NotSupported, SqlError, UnknownName
 from tests.support.checked_views import defined, unlike_text
 
 READ = [

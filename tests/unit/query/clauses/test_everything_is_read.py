@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlglot import exp
 
-from jobs.model.definitions import Kind
-from jobs.model.errors import NotSupported, SqlError
-from jobs.query.clauses.read import read_query
-from jobs.query.clauses.read_pull import read_pull
-from jobs.sql.from_text import parse_query
-from jobs.sql.read_arguments import READ
-from jobs.sql.statements import parse_one
+from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.errors import NotSupported, SqlError
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.sql.from_text import parse_query
+from strandline.jobs.sql.read_arguments import READ
+from strandline.jobs.sql.statements import parse_one
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

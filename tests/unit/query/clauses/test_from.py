@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
-from jobs.query.logical.query import Block
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
+from strandline.jobs.query.logical.query import Block
 from tests.support.checked_views import defined, wrong
 from tests.support.duck_lake import DuckLake
 from tests.support.query_text import block

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.query.logical.group_columns import marks_in
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.query.logical.group_columns import marks_in
 from tests.support.query_text import block, shown, sql
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.query_text import block, joins, shown, sql
 

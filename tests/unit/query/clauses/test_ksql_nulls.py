@@ -8,9 +8,9 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from jobs.functions.render import lower
-from jobs.query.blocks.ksql_nulls import ksql_condition, ksql_value
-from jobs.sql.dialect import sql_of
+from strandline.jobs.functions.render import lower
+from strandline.jobs.query.blocks.ksql_nulls import ksql_condition, ksql_value
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.function_cases import elaborated, table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from tests.support.checked_views import defined, wrong
 
 # In the history of this seed every view has a row at some time.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.query_text import block, shown, sql
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.guarded_stage import REASON, checked, guarded
-from jobs.ivm.rules.maintenance import maintenance
-from jobs.model.definitions import View
-from jobs.model.stage import MapStage
-from jobs.query.clauses.read import query_of
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.guarded_stage import REASON, checked, guarded
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.stage import MapStage
+from strandline.jobs.query.clauses.read import query_of
 from tests.support.checked_views import defined, wrong
 
 _SEED = 5

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.query.clauses.read import read_query
-from jobs.query.recompute.select import recompute_sql
-from jobs.sql.dialect import fold
-from jobs.sql.from_text import parse_query
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.sql.dialect import fold
+from strandline.jobs.sql.from_text import parse_query
 from tests.support.catalog_from_sql import run
 from tests.support.examples import examples
 from tests.support.memory_catalog import MemoryCatalog

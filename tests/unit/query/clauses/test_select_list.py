@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, SqlError, UnknownName
-from jobs.sql.dialect import sql_of
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
+from strandline.jobs.sql.dialect import sql_of
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.query_text import block, shown
 

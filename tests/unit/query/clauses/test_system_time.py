@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import View
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
-from jobs.session.define.view import check_rules
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
+from strandline.jobs.session.define.view import check_rules
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 from tests.support.query_text import block, joins

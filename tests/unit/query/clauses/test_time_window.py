@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, SqlError, SqlSyntaxError, UnknownName
-from jobs.query.logical.query import TimeWindow
-from jobs.sql.dialect import sql_of
-from jobs.sql.from_text import parse_query
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, SqlError, SqlSyntaxError, UnknownName
+from strandline.jobs.query.logical.query import TimeWindow
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.from_text import parse_query
 from tests.support.query_text import block, joins, shown, sql
 
 MINUTE = 60_000

@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.model.errors import TypeMismatch
-from jobs.model.settings import Settings
-from jobs.serve.results import Rows
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.functions.render import lower
-from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.model.relation import Relation
-from jobs.query.expressions.infer import infer
-from jobs.query.expressions.scope import Scope, Typed
-from jobs.sql.dialect import sql_of
+from strandline.jobs.functions.render import lower
+from strandline.jobs.model import types as t
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.relation import Relation
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope, Typed
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.function_cases import elaborated
 from tests.support.parsed import parse_expression
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import UnknownName
+from strandline.jobs.model.errors import UnknownName
 from tests.support.function_cases import elaborated
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.query.pulled.column_names import column_name
-from jobs.sql.from_text import parse_query
+from strandline.jobs.query.pulled.column_names import column_name
+from strandline.jobs.sql.from_text import parse_query
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
-from jobs.query.clauses.read_pull import read_pull
-from jobs.query.logical.pull import OrderItem, PullQuery
-from jobs.query.logical.query import Block
-from jobs.sql.from_text import parse_query
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.logical.pull import OrderItem, PullQuery
+from strandline.jobs.query.logical.query import Block
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.query_text import shown
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import SqlError
-from jobs.query.clauses.read_pull import read_pull
-from jobs.sql.from_text import parse_query
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import SqlError
+from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
 SOURCES = "CREATE STREAM s (id INT KEY, k VARCHAR, v INT, a ARRAY<INT>);"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jobs.ivm.plan.plan import plan
-from jobs.model.definitions import View
-from jobs.query.clauses.read import read_query
-from jobs.query.whole.fingerprint import fingerprint
-from jobs.sql.from_text import parse_query
-from state_store.layout import Lake
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import View
+from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.jobs.sql.from_text import parse_query
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
 TEXT = """

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from jobs.model.definitions import View
-from jobs.run.shared import apart
-from jobs.run.shared.apart import adopt, at_one_cut, cut, made_apart, made_elsewhere, standing_in
-from state_store import folders
-from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import reader
-from state_store.delta.stored_table import StoredTable
-from state_store.layout import Lake
+from strandline.jobs.model.definitions import View
+from strandline.jobs.run.shared import apart
+from strandline.jobs.run.shared.apart import adopt, at_one_cut, cut, made_apart, made_elsewhere, standing_in
+from strandline.state_store import folders
+from strandline.state_store.commits import CommitRecord, Head, TableVersion
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.layout import Lake
 from tests.support.keyed_table import SPEC
 from tests.support.lakes import s3_folder
 from tests.support.s3_server import S3Server

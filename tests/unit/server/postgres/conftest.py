@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.serve.limits import Limits
-from jobs.server.access.options import ServerOptions
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.limits import Limits
+from strandline.jobs.server.access.options import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS

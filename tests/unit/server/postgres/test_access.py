@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from jobs.model.settings import load_settings
-from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import make_token
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.access.tokens import make_token
 from tests.support.postgres_server import certificate_in, postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS

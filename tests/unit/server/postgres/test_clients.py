@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.run.jars import home
+from strandline.jobs.run.jars import home
 from tests.campaigns.postgres_clients import clients, drive, server
 from tests.support.examples import AT_LENGTH
 
@@ -27,7 +27,7 @@ def address() -> Iterator[str]:
 def test_a_client(address: str, name: str) -> None:
     client = CLIENTS[name]
     if client.missing:
-        pytest.skip(f"{name}: {client.missing}; `python -m jobs.run.jars jdbc` fetches the jar, `make setup` the rest")
+        pytest.skip(f"{name}: {client.missing}; `python -m strandline.jobs.run.jars jdbc` or `make setup`")
     outcome = drive(client, address)
     assert outcome.failures == ()
     assert outcome.held

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from jobs.server.postgres.substituted import spots, substituted
+from strandline.jobs.server.postgres.substituted import spots, substituted
 from tests.support.waiting import PATIENCE_SECONDS
 
 Session = psycopg.Connection[Any]

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from jobs.model.settings import load_settings
-from jobs.serve import looking
-from jobs.server.access.options import ServerOptions
-from jobs.server.app import application
-from jobs.server.state import replicas as module
-from jobs.server.state.catalogued import Catalogued
-from jobs.server.state.replicas import Followed, Replicas
-from state_store import leases
-from state_store.replicas.base.store import Store
-from state_store.replicas.memory.store import MemoryStore
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve import looking
+from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.app import application
+from strandline.jobs.server.state import replicas as module
+from strandline.jobs.server.state.catalogued import Catalogued
+from strandline.jobs.server.state.replicas import Followed, Replicas
+from strandline.state_store import leases
+from strandline.state_store.replicas.base.store import Store
+from strandline.state_store.replicas.memory.store import MemoryStore
 from tests.support.faulty_store import FAULTS, FaultyStore
 from tests.support.on_disk import on_disk
 from tests.support.replica_backends import Backend

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Source, View
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source, View
 from tests.support.catalog_from_sql import run
 
 SOURCES = """

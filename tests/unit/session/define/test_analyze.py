@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import NameTaken, NotSupported
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import NameTaken, NotSupported
 from tests.support.catalog_from_sql import run
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import InvalidQuery, OptionRefused
-from jobs.publish.declared import published_views, topic_as_source
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.errors import InvalidQuery, OptionRefused
+from strandline.jobs.publish.declared import published_views, topic_as_source
+from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import run
 
 SOURCES = """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import InvalidQuery
-from jobs.model.settings import Settings
-from jobs.session.interpreter import Interpreter
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import STREAM, run
 
 

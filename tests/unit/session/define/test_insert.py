@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import relation
-from jobs.model.definitions import InsertQuery
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.relations import relation
+from strandline.jobs.model.definitions import InsertQuery
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
 from tests.unit.session.define.defined import view

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model import types as t
-from jobs.model.definitions import Column
-from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.session.define.options import SourceOptions, source_options
-from jobs.session.define.view_options import view_options
-from jobs.sql.syntax import Option
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from strandline.jobs.session.define.options import SourceOptions, source_options
+from strandline.jobs.session.define.view_options import view_options
+from strandline.jobs.sql.syntax import Option
 
 COLUMNS = (
     Column("id", t.BIGINT, key=True),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import View
-from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
-from jobs.model.serving_errors import KeyRequired
-from jobs.model.settings import Settings
-from jobs.operate.rebuild import rebuild
-from jobs.operate.verify.subjects import subjects
-from jobs.run.schedule import maintained
-from jobs.session.interpreter import Interpreter
-from jobs.session.status import status
-from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
+from strandline.jobs.model.serving_errors import KeyRequired
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.run.schedule import maintained
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
 
 SOURCES = """
     CREATE STREAM visits (id BIGINT KEY, product VARCHAR, length DOUBLE) WITH (KAFKA_TOPIC = 'visits');

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import View
-from jobs.model.errors import NotSupported, OptionRefused, SqlError, TypeMismatch
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import NotSupported, OptionRefused, SqlError, TypeMismatch
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import view
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.errors import InvalidQuery, NameInUse, OptionRefused, SqlError, TypeMismatch
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, OptionRefused, SqlError, TypeMismatch
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import shape, view
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from state_store.layout import Lake
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.unit.session.define.defined import shape, view
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.plan import plan
-from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, UnknownName
-from jobs.model.stage import MapStage
-from jobs.sql.dialect import sql_of
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, UnknownName
+from strandline.jobs.model.stage import MapStage
+from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import view
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, TypeMismatch, UnknownName
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import view
 

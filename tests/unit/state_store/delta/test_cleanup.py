@@ -10,17 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from state_store.columns import WEIGHT
-from state_store.delta import log, reader
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, CleanupPlan, plan_cleanup
-from state_store.delta.feed import changes_of
-from state_store.delta.file_upkeep import maintain_files
-from state_store.delta.hint import hinted_version
-from state_store.delta.staging import stage_rows
-from state_store.errors import TableMissing, VersionGone
-from state_store.paths import LakePath
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from strandline.state_store.columns import WEIGHT
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, CleanupPlan, plan_cleanup
+from strandline.state_store.delta.feed import changes_of
+from strandline.state_store.delta.file_upkeep import maintain_files
+from strandline.state_store.delta.hint import hinted_version
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.errors import TableMissing, VersionGone
+from strandline.state_store.paths import LakePath
+from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows
 from tests.support.lakes import delta_rs
@@ -166,8 +166,8 @@ def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: P
 
 def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, clock: Clock) -> None:
     """However long its epoch took."""
-    from state_store.commits import CommitRecord
-    from state_store.delta.commit import Rows, commit
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.commit import Rows, commit
 
     table = made(tmp_path)
     head = table.apply(rows(range(3)))
@@ -200,7 +200,7 @@ def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clo
     for number in range(49):
         table.apply(rows(range(number, number + 1)))
     delta_rs(table.path).optimize.compact()
-    from state_store.delta.log_upkeep import make_checkpoint
+    from strandline.state_store.delta.log_upkeep import make_checkpoint
 
     make_checkpoint(table.path, 50)
     clock.pass_days(40, table.path)
@@ -219,7 +219,7 @@ def test_a_hint_to_an_entry_that_goes_goes_too(tmp_path: Path, clock: Clock, mon
     """The disk was full, or the writer was killed, between the checkpoint of version 100 and the hint to it."""
     table = lived(tmp_path, clock, 60, 1)
     with monkeypatch.context() as patched:
-        patched.setattr("state_store.delta.checkpoint.write_hint", lambda *_, **__: None)
+        patched.setattr("strandline.state_store.delta.checkpoint.write_hint", lambda *_, **__: None)
         for number in range(60, 110):
             table.apply(rows(range(number, number + 1)))
     assert hinted_version(log.hint_file(table.path)) == 50

@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from state_store import changelog
-from state_store.commits import CommitRecord, Head
-from state_store.delta import log, reader
-from state_store.delta.commit import Rows, commit
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.snapshot import read_snapshot
-from state_store.delta.staging import stage_rows
-from state_store.errors import CommitConflict, CorruptState
-from state_store.folders import remove_file
-from state_store.hashing.digest import digest_of_table
-from state_store.paths import LakePath
+from strandline.state_store import changelog
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.errors import CommitConflict, CorruptState
+from strandline.state_store.folders import remove_file
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.examples import examples
 from tests.support.keyed_table import SCHEMA, having, made, rows

@@ -16,17 +16,23 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from state_store.commits import Head
-from state_store.delta import compaction, log, reader
-from state_store.delta.commit import Rows, commit
-from state_store.delta.compaction import compact
-from state_store.delta.compaction_plan import FANOUT, FULL_BYTES, REWRITE_ROWS, CompactionPlan, plan_compaction
-from state_store.delta.file_upkeep import EVERY, maintain_files
-from state_store.delta.snapshot import Snapshot, read_snapshot
-from state_store.errors import CommitConflict, CorruptState
-from state_store.hashing.digest import digest_of_table
-from state_store.paths import LakePath
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import Head
+from strandline.state_store.delta import compaction, log, reader
+from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.compaction import compact
+from strandline.state_store.delta.compaction_plan import (
+    FANOUT,
+    FULL_BYTES,
+    REWRITE_ROWS,
+    CompactionPlan,
+    plan_compaction,
+)
+from strandline.state_store.delta.file_upkeep import EVERY, maintain_files
+from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
+from strandline.state_store.errors import CommitConflict, CorruptState
+from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.paths import LakePath
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, having, head_of, made, rows
 from tests.support.lakes import below, delta_rs, overwrite

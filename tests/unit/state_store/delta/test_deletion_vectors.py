@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_store.delta.deletion_vectors import deleted_rows
-from state_store.errors import CorruptState, VersionGone
+from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.errors import CorruptState, VersionGone
 
 # The protocol's own example of a vector's file name.
 NAME = UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from state_store.commits import CommitRecord
-from state_store.delta import log
-from state_store.delta.entry import decode, encode
-from state_store.errors import CorruptState
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import log
+from strandline.state_store.delta.entry import decode, encode
+from strandline.state_store.errors import CorruptState
 
 FILE = Path("t/_delta_log/00000000000000000007.json")
 

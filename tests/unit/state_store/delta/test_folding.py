@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from state_store.delta import log, reader
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from state_store.delta.hint import hinted_version
-from state_store.folders import remove_file
-from state_store.location import Location
-from state_store.retention import Retention
-from state_store.storage.disk import DiskStorage
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.delta.hint import hinted_version
+from strandline.state_store.folders import remove_file
+from strandline.state_store.location import Location
+from strandline.state_store.retention import Retention
+from strandline.state_store.storage.disk import DiskStorage
 from tests.support.warm_process import exit_code
 from tests.unit.state_store.delta.test_cleanup import Clock, check, files, lived
 

@@ -13,16 +13,16 @@ from deltalake import QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_store.delta import log, reader
-from state_store.delta.checkpoint import removed_actions
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from state_store.delta.compaction import compact
-from state_store.delta.compaction_plan import FANOUT, plan_compaction
-from state_store.delta.entry import Action
-from state_store.delta.file_upkeep import EVERY
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.checkpoint import removed_actions
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.delta.compaction import compact
+from strandline.state_store.delta.compaction_plan import FANOUT, plan_compaction
+from strandline.state_store.delta.entry import Action
+from strandline.state_store.delta.file_upkeep import EVERY
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.snapshot import read_snapshot
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import AT_LENGTH, examples
 from tests.support.keyed_table import having, head_of, made, rows

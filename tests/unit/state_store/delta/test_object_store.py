@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from deltalake import QueryBuilder
 
-from state_store import folders
-from state_store.aside import set_aside
-from state_store.commits import CommitRecord
-from state_store.delta import log, reader
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, plan_cleanup
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.staging import data_file
-from state_store.errors import (
+from strandline.state_store import folders
+from strandline.state_store.aside import set_aside
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, plan_cleanup
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.staging import data_file
+from strandline.state_store.errors import (
     CommitConflict,
     CorruptState,
     StorageUnavailable,
@@ -32,10 +32,10 @@ from state_store.errors import (
     VectorMismatch,
     VersionGone,
 )
-from state_store.layout import Lake
-from state_store.location import Location
-from state_store.storage.open import open_storage
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from strandline.state_store.layout import Lake
+from strandline.state_store.location import Location
+from strandline.state_store.storage.open import open_storage
+from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows
 from tests.support.lakes import below, delta_rs, overwrite, s3_folder
@@ -120,9 +120,9 @@ def test_an_entry_without_an_answer_is_known_by_its_nonce(table: ArrowTable, s3_
 
 _CHILD = """
 import json, sys
-from state_store.location import Location
-from state_store.storage.open import open_storage
-from state_store.storage.options import StorageOptions
+from strandline.state_store.location import Location
+from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage.options import StorageOptions
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, rows
 url, options = json.loads(sys.argv[1])
@@ -214,11 +214,11 @@ def test_whoever_reads_a_table_that_is_being_removed_finds_an_older_version_or_n
 
 _ASIDE = """
 import json, sys
-from state_store.aside import set_aside
-from state_store.layout import Lake
-from state_store.location import Location
-from state_store.storage.open import open_storage
-from state_store.storage.options import StorageOptions
+from strandline.state_store.aside import set_aside
+from strandline.state_store.layout import Lake
+from strandline.state_store.location import Location
+from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage.options import StorageOptions
 url, options = json.loads(sys.argv[1])
 set_aside(Lake(Location(open_storage(url, StorageOptions(**options)))), "t")
 """

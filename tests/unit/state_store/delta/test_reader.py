@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
-from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import log, reader
-from state_store.delta.entry import Action
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.schema_commits import create_table
-from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord, Head, TableVersion
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.entry import Action
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.schema_commits import create_table
+from strandline.state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 
 STATE = pa.struct([("__n", pa.int64())])

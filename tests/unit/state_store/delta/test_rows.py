@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import Schema
 
-from state_store.commits import CommitRecord
-from state_store.delta import data_files, log, reader
-from state_store.delta.schema import arrow_schema
-from state_store.delta.statistics import Predicate, may_hold
-from state_store.errors import CorruptState, StoreError
-from state_store.hashing.digest import Digest
-from state_store.tablespec import TableSpec
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import data_files, log, reader
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.delta.statistics import Predicate, may_hold
+from strandline.state_store.errors import CorruptState, StoreError
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 from tests.support.on_disk import on_disk
 

@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from state_store.delta import commit as commits
-from state_store.delta import log, snapshots
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from state_store.delta.commit import Rows
-from state_store.delta.compaction import compact
-from state_store.delta.compaction_plan import FANOUT, plan_compaction
-from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.snapshot import Snapshot, read_snapshot
-from state_store.delta.snapshots import Snapshots
-from state_store.errors import TableMissing, VersionGone
+from strandline.state_store.delta import commit as commits
+from strandline.state_store.delta import log, snapshots
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.compaction import compact
+from strandline.state_store.delta.compaction_plan import FANOUT, plan_compaction
+from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
+from strandline.state_store.delta.snapshots import Snapshots
+from strandline.state_store.errors import TableMissing, VersionGone
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples
 from tests.support.keyed_table import head_of, made, rows

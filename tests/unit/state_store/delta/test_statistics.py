@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from state_store.delta.statistics import loosened, statistics, without_nulls
+from strandline.state_store.delta.statistics import loosened, statistics, without_nulls
 
 
 def bounds(path: Path, values: list[Any], kind: pa.DataType) -> tuple[Any, Any]:

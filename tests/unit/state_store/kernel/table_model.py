@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
-from state_store.commits import CommitRecord, Head
-from state_store.ddl import schema_json
-from state_store.delta.schema import arrow_schema
-from state_store.delta.snapshot import read_snapshot
-from state_store.kernel.kept import Kept
-from state_store.kernel.table import KernelTable
+from strandline.state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
+from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.ddl import schema_json
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.kernel.kept import Kept
+from strandline.state_store.kernel.table import KernelTable
 from tests.support.lakes import delta_rs
 from tests.support.table_model import BEGIN, SPEC, Changes, TableModel
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from state_store.paths import LakePath
+    from strandline.state_store.paths import LakePath
 
 SCHEMA = arrow_schema(schema_json(SPEC.stored))
 

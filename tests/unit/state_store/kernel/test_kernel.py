@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from state_store.kernel import kernel as kernels
-from state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel import kernel as kernels
+from strandline.state_store.kernel.kernel import Kernel
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import CorruptState, DiskFailed, VersionGone
-from state_store.kernel.local_files import LocalFiles
-from state_store.location import Location
-from state_store.paths import LakePath
-from state_store.storage.disk import DiskStorage
+from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
+from strandline.state_store.kernel.local_files import LocalFiles
+from strandline.state_store.location import Location
+from strandline.state_store.paths import LakePath
+from strandline.state_store.storage.disk import DiskStorage
 from tests.support.lakes import overwrite, s3_folder
 from tests.support.s3_server import S3Server
 

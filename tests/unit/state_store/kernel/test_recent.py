@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from state_store.kernel import recent
-from state_store.kernel.recent import RecentChanges
+from strandline.state_store.kernel import recent
+from strandline.state_store.kernel.recent import RecentChanges
 
 TABLE = Path("/lake/tables/v")
 

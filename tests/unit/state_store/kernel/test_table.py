@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_store.commits import CommitRecord
-from state_store.delta import reader
-from state_store.errors import NegativeWeight, VectorMismatch, VersionGone
-from state_store.kernel.kept import Kept
-from state_store.kernel.kernel import Kernel
-from state_store.kernel.streamed import BATCH_ROWS
-from state_store.kernel.table import KernelTable
-from state_store.paths import LakePath
+from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import NegativeWeight, VectorMismatch, VersionGone
+from strandline.state_store.kernel.kept import Kept
+from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.kernel.streamed import BATCH_ROWS
+from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.paths import LakePath
 from tests.support.examples import examples
 from tests.support.table_model import FOUR_ROWS, LOG, Key, Row, TableContract
 from tests.unit.state_store.kernel.table_model import Model

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from state_store import leases
-from state_store.commits import TableVersion
-from state_store.delta import log, reader
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import plan_cleanup
-from state_store.errors import (
+from strandline.state_store import leases
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.cleanup import clean
+from strandline.state_store.delta.cleanup_plan import plan_cleanup
+from strandline.state_store.errors import (
     CorruptState,
     InputReplaced,
     ReplicaDiverged,
@@ -22,14 +22,14 @@ from state_store.errors import (
     TableMissing,
     VersionGone,
 )
-from state_store.hashing.digest import Digest
-from state_store.replicas import follow, restore
-from state_store.replicas.base.store import Write
-from state_store.replicas.layout import Layout
-from state_store.replicas.memory.store import MemoryStore
-from state_store.replicas.progress import Progress
-from state_store.replicas.replica import Replica
-from state_store.replicas.state import PREDECESSORS, Phase, ReplicaState
+from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.replicas import follow, restore
+from strandline.state_store.replicas.base.store import Write
+from strandline.state_store.replicas.layout import Layout
+from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.progress import Progress
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.state import PREDECESSORS, Phase, ReplicaState
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk
 from tests.support.replica_backends import Backend

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from state_store.replicas import restore
-from state_store.replicas.base.backup import check_backup
-from state_store.replicas.progress import Progress
-from state_store.replicas.state import Phase
+from strandline.state_store.replicas import restore
+from strandline.state_store.replicas.base.backup import check_backup
+from strandline.state_store.replicas.progress import Progress
+from strandline.state_store.replicas.state import Phase
 from tests.support.examples import AT_LENGTH
 from tests.support.killed_follower import PIECE_ROWS, started
 from tests.support.replica_backends import Backend

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import CorruptState
-from state_store.replicas.replica import Replica
-from state_store.replicas.state import Phase
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.state import Phase
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated, rows_at, rows_of
 

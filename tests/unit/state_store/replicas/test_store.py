@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.dynamodb.local import DynamoDBLocal
-from state_store.errors import (
+from strandline.state_store.errors import (
     CommitConflict,
     CorruptState,
     DiskFailed,
@@ -21,13 +21,13 @@ from state_store.errors import (
     StorageUnavailable,
     WriterBusy,
 )
-from state_store.replicas.base.backup import back_up, check_backup
-from state_store.replicas.base.store import Store, Write
-from state_store.replicas.codec.keys import LONGEST_BYTES, ROWS, ROWS_END
-from state_store.replicas.dynamodb.items import Item
-from state_store.replicas.dynamodb.store import DynamoStore
-from state_store.replicas.lmdb.store import LmdbStore
-from state_store.replicas.rocksdb.store import RocksStore
+from strandline.state_store.replicas.base.backup import back_up, check_backup
+from strandline.state_store.replicas.base.store import Store, Write
+from strandline.state_store.replicas.codec.keys import LONGEST_BYTES, ROWS, ROWS_END
+from strandline.state_store.replicas.dynamodb.items import Item
+from strandline.state_store.replicas.dynamodb.store import DynamoStore
+from strandline.state_store.replicas.lmdb.store import LmdbStore
+from strandline.state_store.replicas.rocksdb.store import RocksStore
 from tests.support.examples import SLOWNESS, examples
 from tests.support.replica_backends import Backend
 from tests.support.waiting import PATIENCE_SECONDS

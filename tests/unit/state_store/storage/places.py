@@ -8,10 +8,10 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from state_store.location import Location
-from state_store.storage.open import open_storage
-from state_store.storage.options import StorageOptions
-from state_store.storage_verbs import Storage
+from strandline.state_store.location import Location
+from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage.options import StorageOptions
+from strandline.state_store.storage_verbs import Storage
 
 _ROOT = Path(__file__).parents[4]
 
@@ -37,7 +37,7 @@ class Place:
 
 _CHILD = """
 import json, sys
-from state_store.storage.options import StorageOptions
+from strandline.state_store.storage.options import StorageOptions
 from tests.unit.state_store.storage.places import Place
 
 def place():

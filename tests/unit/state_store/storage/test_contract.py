@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from state_store.errors import KeyRefused, ObjectMissing
-from state_store.storage_verbs import Storage
+from strandline.state_store.errors import KeyRefused, ObjectMissing
+from strandline.state_store.storage_verbs import Storage
 
 
 def _fill(storage: Storage, *keys: str) -> None:

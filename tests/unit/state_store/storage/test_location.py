@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import KeyRefused
-from state_store.location import Location
-from state_store.storage.disk import DiskStorage
+from strandline.state_store.errors import KeyRefused
+from strandline.state_store.location import Location
+from strandline.state_store.storage.disk import DiskStorage
 from tests.unit.state_store.storage.places import Place
 
 

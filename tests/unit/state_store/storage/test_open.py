@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import SettingsError
-from state_store.storage.disk import DiskStorage
-from state_store.storage.open import open_storage
-from state_store.storage.options import StorageOptions
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage.options import StorageOptions
 
 _ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _SECRET = StorageOptions(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from state_store.storage_verbs import Storage
+from strandline.state_store.storage_verbs import Storage
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.state_store.storage.places import Place
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_store.errors import CorruptState, KeyRefused
-from state_store.replicas.codec.decode import decoder
-from state_store.replicas.codec.encode import encoder
-from state_store.replicas.codec.ordered import ordered
+from strandline.state_store.errors import CorruptState, KeyRefused
+from strandline.state_store.replicas.codec.decode import decoder
+from strandline.state_store.replicas.codec.encode import encoder
+from strandline.state_store.replicas.codec.ordered import ordered
 
 _TEXT = st.text(st.sampled_from("\0\x01aÄ€𐍈"), max_size=4)
 _BYTES = st.binary(max_size=4) | st.lists(st.sampled_from([b"\0", b"\xff", b"\x01"])).map(b"".join)

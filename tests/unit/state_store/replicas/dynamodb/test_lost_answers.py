@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from moto import mock_aws
 
-from state_store.errors import CommitConflict, StorageUnavailable
-from state_store.replicas.base.store import Write
-from state_store.replicas.dynamodb.store import DynamoStore, make_table
+from strandline.state_store.errors import CommitConflict, StorageUnavailable
+from strandline.state_store.replicas.base.store import Write
+from strandline.state_store.replicas.dynamodb.store import DynamoStore, make_table
 
 A, B = b"ra", b"rb"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from state_store.errors import CorruptState, ReplicaDiverged, StorageUnavailable
-from state_store.replicas.base.store import Write
-from state_store.replicas.lmdb.snapshot import LmdbSnapshot
-from state_store.replicas.lmdb.store import LmdbStore
+from strandline.state_store.errors import CorruptState, ReplicaDiverged, StorageUnavailable
+from strandline.state_store.replicas.base.store import Write
+from strandline.state_store.replicas.lmdb.snapshot import LmdbSnapshot
+from strandline.state_store.replicas.lmdb.store import LmdbStore
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated, assert_equal
 
