@@ -10,6 +10,7 @@ import pytest
 from dagster._core.instance import InstanceRef
 from dagster._core.workspace.load_target import PyProjectFileTarget, WorkspaceFileTarget
 
+from infra.house.plan import ROOT
 from strandline.orchestration import launch, up
 
 
@@ -18,7 +19,7 @@ def test_home_gets_the_settings_of_the_repository(tmp_path: Path) -> None:
     environment = {"DAGSTER_HOME": str(tmp_path / "home")}
     for _ in range(2):
         home = up.prepare_home(environment)
-        assert (home / "dagster.yaml").resolve() == Path(up.__file__).parents[1] / "dagster.yaml"
+        assert (home / "dagster.yaml").resolve() == ROOT / "dagster.yaml"
 
 
 def test_dagster_dev_in_the_root_has_the_same_instance_and_code_location(
@@ -26,7 +27,7 @@ def test_dagster_dev_in_the_root_has_the_same_instance_and_code_location(
 ) -> None:
     """Without DAGSTER_HOME it keeps its state in a temporary folder, and its settings are the folder's dagster.yaml."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    root = Path(up.__file__).parents[1]
+    root = ROOT
     with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(tmp_path), config_dir=str(root))) as instance:
         assert instance.global_op_concurrency_default_limit == 1
         runs = instance.get_concurrency_config().run_queue_config
