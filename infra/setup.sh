@@ -49,6 +49,17 @@ fi
 "$python" -c 'import venv, ensurepip' 2>/dev/null ||
   missing "Python's venv module is needed: install it (Debian: apt install python3-venv)"
 
+# A link, or a copied environment, belongs to another checkout: pip would write this one's paths into the other's scripts.
+if [ -L "$venv" ]; then
+  missing "$venv is a link to $(readlink "$venv"), the environment of another checkout: remove the link, then try again"
+fi
+if [ -e "$venv/pyvenv.cfg" ]; then
+  made=$(sed -nE 's/^command = .* -m venv (--[^ ]+ )*//p' "$venv/pyvenv.cfg")
+  if [ -n "$made" ] && [ "$(realpath -m "$made")" != "$(realpath "$venv")" ]; then
+    missing "$venv was made as $made, for another checkout: remove it, then try again"
+  fi
+fi
+
 echo "strandline: preparing $venv (a few minutes, once)" >&2
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock

@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from strandline.state_store.errors import SettingsError
 
-SETS: dict[str, list[tuple[str, str, str]]] = {
-    "delta": [("io.delta", "delta-spark_4.2_2.13", "4.4.0")],
+_SETS: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
     "kafka": [
         ("org.apache.kafka", "kafka_2.13", "4.3.1"),
         # Kafka logs through the log4j 2 API and ships no implementation as a dependency.
@@ -59,14 +61,15 @@ def fetch(name: str) -> Path:
     """
     target = home(name)
     stamp = target / ".complete"
-    wanted = "\n".join(":".join(part) for part in SETS[name])
+    parts = _parts(name)
+    wanted = "\n".join(":".join(part) for part in parts)
     if stamp.exists() and stamp.read_text() == wanted:
         return target
     target.mkdir(parents=True, exist_ok=True)
     ivy = next((Path(_pyspark_home()) / "jars").glob("ivy-*.jar"))
     settings = Path(__file__).with_name("ivysettings.xml")
-    for group, artifact, version in SETS[name]:
-        command = ["java", "-jar", str(ivy), "-settings", str(settings), "-dependency", group, artifact, version]
+    for group, artifact, revision in parts:
+        command = ["java", "-jar", str(ivy), "-settings", str(settings), "-dependency", group, artifact, revision]
         command += [
             "-confs",
             "default",
@@ -88,7 +91,7 @@ def fetch(name: str) -> Path:
             ) from None
         if done.returncode != 0:
             raise SettingsError(
-                f"could not fetch {group}:{artifact}:{version}: {_reason(done.stdout + done.stderr)}",
+                f"could not fetch {group}:{artifact}:{revision}: {_reason(done.stdout + done.stderr)}",
                 where=str(target),
                 hint="is Maven Central reachable from here? Ivy takes -Dhttps.proxyHost from JAVA_TOOL_OPTIONS",
             )
@@ -96,6 +99,14 @@ def fetch(name: str) -> Path:
         _drop_bundled(target)
     stamp.write_text(wanted)
     return target
+
+
+def _parts(name: str) -> Sequence[tuple[str, str, str]]:
+    """Group, artifact and version of each jar of a set. Delta's are those of the installed packages."""
+    if name != "delta":
+        return _SETS[name]
+    spark = ".".join(version("pyspark").split(".")[:2])
+    return [("io.delta", f"delta-spark_{spark}_2.13", version("delta-spark"))]
 
 
 def _drop_bundled(target: Path) -> None:
