@@ -73,7 +73,7 @@ def drain(
         stream.watch = watch or stream.watch
         published = publishing(settings, stream.definitions, _logged, drained=True)
         with published as unpublished, _heartbeat(stream, "drain", began), _typed_errors():
-            stream.drain_in_driver(stop) if in_driver else stream.drain(stop)
+            stream.drain(stop, in_driver=in_driver)
         stream.failures |= unpublished
         return _finish(stream, began)
 

@@ -105,33 +105,44 @@ class PipelineStream:
     def sources(self) -> list[Source]:
         return [d for d in self.definitions if isinstance(d, Source)]
 
-    def drain(self, stop: Event | None = None) -> None:
-        """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch."""
+    def drain(self, stop: Event | None = None, *, in_driver: bool = False) -> None:
+        """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch.
+
+        What is small the driver takes in: a session, which takes ten seconds to start, is there for what is not.
+
+        Args:
+            in_driver: start no session, whatever waits.
+
+        Raises:
+            RefreshFailed: with `in_driver`, more waits than the driver may take in.
+        """
         stop = stop or Event()
         self.refresh()
-        more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
-        while more:
+        self._drain_small(stop)
+        while not stop.is_set() and self._behind():
+            if in_driver:
+                raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
             query = self._start(available_now=True)
             while not query.awaitTermination(_LISTENS_SECONDS):
                 if self._is_outdated() or stop.is_set():
                     query.stop()
-            more = self._outdated and not stop.is_set()
+            if not self._outdated:
+                return
 
-    def drain_in_driver(self, stop: Event | None = None) -> None:
-        """Drain in this process, by its kernel and without a session: for what is small.
+    def _drain_small(self, stop: Event) -> None:
+        """Take in what waits by the driver, until nothing does or too much, unless a session is there already."""
+        while not (stop.is_set() or self.session.started) and self._behind():
+            self._outdated = False
+            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
+            if small is None:
+                return
+            clock = DriverClock(small, self._micro_batch, 0, stop)
+            while not (stop.is_set() or self._outdated) and self._behind():
+                if not clock.tick():
+                    return
 
-        Raises:
-            RefreshFailed: more waits than the driver may take in.
-        """
-        stop = stop or Event()
-        self.refresh()
-        waiting = open_log(self.settings, self.lake)
-        small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
-        assert small is not None, "without a kernel, Spark takes in every micro-batch"
-        clock = DriverClock(small, self._micro_batch, 0, stop)
-        while behind(self.sources, self.lake, waiting) and not stop.is_set():
-            if not clock.tick():
-                raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
+    def _behind(self) -> bool:
+        return bool(behind(self.sources, self.lake, open_log(self.settings, self.lake)))
 
     def read_again(self, sources: Sequence[Source]) -> None:
         """Take in all that the topics of some sources hold, and no others: of those the event logs may be broken.

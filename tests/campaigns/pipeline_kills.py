@@ -182,7 +182,11 @@ class CommandDriver(Driver):
             "drain",
         ]
         # Several micro-batches, so that a kill falls between two.
-        pace = {"STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": str(EVENTS), "STRANDLINE_SPARK__MASTER": "local[2]"}
+        pace = {
+            "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": str(EVENTS),
+            "STRANDLINE_INGEST__DRIVER_ROWS": "0",
+            "STRANDLINE_SPARK__MASTER": "local[2]",
+        }
         return subprocess.Popen(command, env={**os.environ, **self._env, **pace, **env}, stdout=out, stderr=out)
 
 

@@ -103,7 +103,8 @@ def _on_one_machine(lake: Lake) -> None:
 
 
 def _on(cluster: SparkCluster) -> dict[str, str]:
-    return {"STRANDLINE_SPARK__MASTER": cluster.master, "SPARK_LOCAL_IP": "127.0.0.1"}
+    by_spark = {"STRANDLINE_INGEST__DRIVER_ROWS": "0"}
+    return {"STRANDLINE_SPARK__MASTER": cluster.master, "SPARK_LOCAL_IP": "127.0.0.1", **by_spark}
 
 
 def _spark_defaults(folder: Path) -> Path:

@@ -54,7 +54,7 @@ def _run(folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", "from strandline.jobs.cli.main import main; main()", "run", "big"],
         cwd=folder,
-        env=environment | {"STRANDLINE_SPARK__MASTER": "local[2]"},
+        env=environment | {"STRANDLINE_SPARK__MASTER": "local[2]", "STRANDLINE_INGEST__DRIVER_ROWS": "0"},
         stderr=subprocess.PIPE,
         text=True,
     )

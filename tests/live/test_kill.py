@@ -86,6 +86,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tm
         "STRANDLINE_LAKE": str(lake.root),
         "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
         "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": "20000",
+        "STRANDLINE_INGEST__DRIVER_ROWS": "0",  # Spark takes in what comes, however small
         "STRANDLINE_SPARK__MASTER": "local[2]",
     }
     applied = _strandline(tmp_path, env, "apply", "shop.sql")

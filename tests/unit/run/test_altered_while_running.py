@@ -64,6 +64,10 @@ NEW = [("a", "Anna", None, None), ("b", "Bert", None, None)]
 template, lake = begins_with(made)
 
 
+def a_record_at_a_time(settings: Settings) -> Settings:
+    return settings.model_copy(update={"ingest": settings.ingest.model_copy(update={"max_rows_per_epoch": 1})})
+
+
 class Query:
     """A query as Spark's is one, over the sources that the pipeline has when it starts: a record at a time."""
 
@@ -94,14 +98,17 @@ class Query:
         self._stopped = True
 
 
+@pytest.mark.parametrize("by_driver", [True, False], ids=["driver", "query"])
 def test_a_run_takes_the_columns_between_two_micro_batches(
-    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, by_driver: bool
 ) -> None:
     """Records have the field from the beginning; those before the change are read without it, those after it with."""
     topics = open_log(settings, lake)
     sent = {n: json.dumps({"shop": "a", "qty": n, "coupon": f"c{n}"}).encode() for n in range(10, 16)}
     topics.produce("sales", [Record(None, body, 1_714_564_900_000 + n) for n, body in sent.items()])
-    monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
+    if not by_driver:
+        monkeypatch.setattr(PipelineStream, "_drain_small", lambda *_: None)
+        monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
     threads: list[Thread] = []
 
     def watch(batch: MicroBatch) -> None:
@@ -111,7 +118,7 @@ def test_a_run_takes_the_columns_between_two_micro_batches(
             threads[0].start()
             wait_until(lambda: replacements.begun(lake), "the intent does not come")
 
-    report = drain(settings, PIPELINE, watch=watch)
+    report = drain(a_record_at_a_time(settings), PIPELINE, watch=watch)
     threads[0].join(PATIENCE_SECONDS)
     assert replacements.find("sales", lake) is None
     assert sum(each.inserted for each in report.tables if each.name == "sales") == 6

@@ -43,7 +43,7 @@ def before_the_lock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Call
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[PipelineStream]:
     """The streams that are drained; none starts Spark."""
     found: list[PipelineStream] = []
-    monkeypatch.setattr(PipelineStream, "drain", lambda stream, _stop: found.append(stream))
+    monkeypatch.setattr(PipelineStream, "drain", lambda stream, _stop, in_driver: found.append(stream))
     return found
 
 

@@ -18,7 +18,7 @@ from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.layout import Lake
 from tests.support.altered_lake import PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
-from tests.unit.run.test_altered_while_running import Query
+from tests.unit.run.test_altered_while_running import Query, a_record_at_a_time
 
 NAMES = {
     1: "ALTER STREAM sales RENAME TO deals; ALTER TABLE by_shop RENAME TO sold;",
@@ -27,20 +27,23 @@ NAMES = {
 }
 
 
+@pytest.mark.parametrize("by_driver", [True, False], ids=["driver", "query"])
 def test_a_run_goes_on_whatever_its_definitions_are_called(
-    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, by_driver: bool
 ) -> None:
     made(settings)
     sent = [{"shop": "b", "qty": number} for number in range(6)]
     topics = open_log(settings, lake)
     topics.produce("sales", [Record(None, json.dumps(row).encode(), 1_714_564_900_000) for row in sent])
-    monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
+    if not by_driver:
+        monkeypatch.setattr(PipelineStream, "_drain_small", lambda *_: None)
+        monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
 
     def watch(batch: MicroBatch) -> None:
         if batch.number in NAMES:
             run(settings, NAMES[batch.number])
 
-    report = drain(settings, PIPELINE, watch=watch)
+    report = drain(a_record_at_a_time(settings), PIPELINE, watch=watch)
     assert sum(each.inserted for each in report.tables if each.name == "sales") == 6
     assert Catalog(lake).called.names == {"by_shop": "b", "named": "c"}
     assert str(outlook(settings, PIPELINE)).splitlines()[-1] == "  views: b, c, everything, all_shops, sold"

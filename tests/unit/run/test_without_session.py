@@ -1,4 +1,4 @@
-"""A drain that finds nothing new in its topics starts no JVM; views that are behind are refreshed all the same."""
+"""A drain starts a JVM for what the driver may not take in; what is small, and views that are behind, need none."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.layout import Lake
 from tests.support import lake_tables
+from tests.support.altered_lake import rows
 from tests.support.invariants import assert_correct
 
 SHOP = """
@@ -36,6 +37,29 @@ def test_views_behind_their_logs_are_refreshed_by_the_kernel(settings: Settings,
     assert_correct(lake, "shop")
     again = drain(settings, "shop")
     assert all(each.inserted == 0 for each in again.tables)
+
+
+def test_what_is_small_is_taken_in_by_the_driver(settings: Settings, lake: Lake) -> None:
+    interpreter = Interpreter(settings, "shop")
+    list(interpreter.run(SHOP))
+    for count in (1, 2):
+        list(interpreter.run("INSERT INTO sales VALUES ('a', 2), ('b', 5);"))
+        report = drain(settings, "shop")
+        assert (report.epochs, {each.name: each.inserted for each in report.tables}["sales"]) == (1, 2)
+        assert_correct(lake, "shop")
+        assert rows(lake, "by_shop") == [("a", count, 2), ("b", count, 5)]
+
+
+def test_more_than_the_driver_takes_in_is_for_spark(settings: Settings, lake: Lake) -> None:
+    """Nothing of it is lost or taken in twice when Spark does not start."""
+    interpreter = Interpreter(settings, "shop")
+    list(interpreter.run(SHOP))
+    list(interpreter.run("INSERT INTO sales VALUES ('a', 2), ('b', 5), ('c', 1);"))
+    two = settings.model_copy(update={"ingest": settings.ingest.model_copy(update={"driver_rows": 2})})
+    with pytest.raises(AssertionError, match="a JVM was started"):
+        drain(two, "shop")
+    assert drain(settings, "shop").epochs == 1
+    assert_correct(lake, "shop")
 
 
 def test_a_view_whose_rows_a_run_does_not_change_is_fresh(settings: Settings, lake: Lake) -> None:
