@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.partial.plan import PartialPlan
     from strandline.jobs.partial.upquery import Key
-    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.logical import PullQuery
     from strandline.state_store.delta.statistics import Predicate
 
 MOST_KEYS: Final = 10_000

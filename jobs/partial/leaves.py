@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.query.logical.keys import outputs_of
-from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.query.logical import Block, From, Query, SetOperation, outputs_of
 from strandline.jobs.sql.trees import conjuncts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.partial.leaves import leaves_of
 from strandline.jobs.partial.routes import routes_of
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical.query import relations_of
+from strandline.jobs.query.logical import relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.state_store.wording import Name, sentence
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.cut import Cut
     from strandline.jobs.serve.limits import Spent
     from strandline.jobs.serve.pinned import Pinned

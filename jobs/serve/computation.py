@@ -15,12 +15,12 @@ from strandline.jobs.engines.listed import listed
 from strandline.jobs.model.columns import META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.types import struct
-from strandline.jobs.query.logical.keys import outputs_of
+from strandline.jobs.query.logical import outputs_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.state_store.columns import STATE
 
 if TYPE_CHECKING:
-    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.logical import PullQuery
 
 _ENGINE: Final = engine_of("duckdb")
 _OF_EVENTS: Final = frozenset((*(name for name, _ in META_COLUMNS), TOMBSTONE))

@@ -21,8 +21,8 @@ from sqlglot import exp
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.query.clauses.read_pull import read_pull
-from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.clauses.read import read_pull
+from strandline.jobs.query.logical import Block
 from strandline.jobs.serve.pushdown import only_relation, row_by_row
 from strandline.jobs.serve.readable import check_stored, readable_named
 from strandline.jobs.serve.shape import FEW_DIGITS
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.query.logical.pull import PullQuery
-    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.query.logical import PullQuery
+    from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.lookup import KeyValues
     from strandline.jobs.serve.shape import Constants, Shape
     from strandline.state_store.replicas.reading import Reading, Row

@@ -16,7 +16,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.serve.at_least import check_cut
 from strandline.jobs.serve.computation import computation
 from strandline.jobs.serve.cut import Cut, newest_cut
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from strandline.jobs.functions.python.register import Library
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.computation import Computation
     from strandline.jobs.serve.past import Past
     from strandline.jobs.serve.pinned import Pinned

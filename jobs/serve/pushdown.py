@@ -12,12 +12,11 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.logical.pull import OrderItem
-from strandline.jobs.query.logical.query import Block
-from strandline.jobs.query.pulled.ordering import HIDDEN
+from strandline.jobs.query.logical import Block, OrderItem
+from strandline.jobs.query.pulled import HIDDEN
 
 if TYPE_CHECKING:
-    from strandline.jobs.query.logical.pull import PullQuery
+    from strandline.jobs.query.logical import PullQuery
     from strandline.state_store.delta.statistics import Predicate
 
 _BITS = {BaseType.INT: 32, BaseType.BIGINT: 64}

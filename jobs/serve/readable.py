@@ -9,8 +9,7 @@ from sqlglot import exp
 from strandline.jobs.catalog.relations import companion, visible_relation
 from strandline.jobs.model.definitions import InsertQuery, View
 from strandline.jobs.model.errors import NotSupported, UnknownName
-from strandline.jobs.query.clauses.unnest import is_unnest
-from strandline.jobs.query.desugar.windows_of_time import window_function
+from strandline.jobs.query.clauses.from_functions import is_unnest, window_function
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store.wording import Name, sentence
 

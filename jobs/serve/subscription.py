@@ -25,10 +25,10 @@ from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.serving_errors import ChangesGone
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BIGINT
-from strandline.jobs.query.blocks.block_columns import expressions_of, places_in
-from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.inputs import expressions_of, places_in
+from strandline.jobs.query.logical import Block
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.format import json_line
 from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.query.logical.pull import PullQuery
-    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.query.logical import PullQuery
+    from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.duck import Duck
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.layout import Lake

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.serve.at_least import Least
 from strandline.jobs.serve.limits import NO_LIMITS, Limits
 from strandline.jobs.serve.pinned import Pinned

@@ -14,7 +14,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
 from strandline.jobs.model.errors import NotSupported, SqlError
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.jobs.query.logical import fingerprint
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.schema import added_columns
 from strandline.state_store.delta.snapshot import read_snapshot

@@ -22,7 +22,7 @@ from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical.query import Query, SetOperation, relations_of
+from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.query.recompute.text import FrozenJoin
 from strandline.state_store.columns import STATE

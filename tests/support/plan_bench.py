@@ -23,7 +23,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output, Plan
 from strandline.jobs.model.stage_columns import relation_of as relation_of_stage
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.query.logical.query import Block, From
+from strandline.jobs.query.logical import Block, From
 from strandline.state_store.layout import Lake
 from tests.support.duck_lake import DuckLake, Row
 from tests.support.parsed import parse_expression

@@ -9,7 +9,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.read import read_query
-from strandline.jobs.query.logical.query import Block, From, Query
+from strandline.jobs.query.logical import Block, From, Query
 from strandline.jobs.session.define.view_options import view_options
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.statements import CreateView, parse_one

@@ -1,6 +1,6 @@
 """Functions that take a lambda (TRANSFORM, FILTER, REDUCE), as each engine writes them.
 
-`jobs.query.expressions.lambdas` elaborates their calls.
+`jobs.query.expressions.nested` elaborates their calls.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
 from strandline.jobs.ivm.plan.rows import Rows, Selected, of_relation
 from strandline.jobs.ivm.plan.trees import named
 from strandline.jobs.model.stage import AnalyticStage, Output
-from strandline.jobs.query.blocks.block_columns import ReadableColumns
 from strandline.jobs.query.expressions.infer import infer
-from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.inputs import ReadableColumns
+from strandline.jobs.query.logical import Block
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.places import Place, columns_in, place_of, replaced, replaced_call
 from strandline.jobs.sql.trees import all_of

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.plan.rows import Rows
     from strandline.jobs.model.view_options import Semantics
-    from strandline.jobs.query.logical.query import Query
+    from strandline.jobs.query.logical import Query
 
 
 @dataclass

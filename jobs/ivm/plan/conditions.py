@@ -30,7 +30,7 @@ from strandline.jobs.model.stage import (
     Stage,
     inputs_of,
 )
-from strandline.jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
+from strandline.jobs.query.logical import Block, From, Query, SetOperation, relations_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.places import MARK, columns_in
 from strandline.jobs.sql.trees import conjuncts

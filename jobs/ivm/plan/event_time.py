@@ -18,7 +18,7 @@ from sqlglot import exp
 from strandline.jobs.model.stage import Core, MapStage, Output, Plan
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.model.view_options import ViewOptions
-from strandline.jobs.query.logical.conditions import conjoined
+from strandline.jobs.query.inputs import conjoined
 
 _TIME = "_timestamp"
 

@@ -23,8 +23,8 @@ from strandline.jobs.ivm.plan.trees import named
 from strandline.jobs.model import types as t
 from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.stage import Output
-from strandline.jobs.query.logical.group_columns import mark_outputs, mark_value
-from strandline.jobs.query.logical.query import Block, From, SetOperation
+from strandline.jobs.query.inputs import mark_outputs, mark_value
+from strandline.jobs.query.logical import Block, From, SetOperation
 from strandline.jobs.sql.places import Place, replaced, replaced_call
 
 _OVER = "groups"

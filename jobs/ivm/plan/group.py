@@ -35,8 +35,8 @@ from strandline.jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUN
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Body, Output, Stage
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
-from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.inputs import mark_name, mark_outputs, marks_in
+from strandline.jobs.query.logical import Block
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.places import MARK, replaced
 from strandline.state_store.wording import quoted

@@ -22,7 +22,7 @@ from strandline.jobs.ivm.plan.trees import named
 from strandline.jobs.model.columns import PLACE
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Input, Output
-from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.query.logical import Block, From, Query, SetOperation
 from strandline.jobs.sql.places import Place, replaced
 from strandline.jobs.sql.trees import all_of
 

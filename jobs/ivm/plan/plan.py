@@ -25,7 +25,7 @@ from strandline.jobs.model.stage import LatestStage, MapStage, Output, Plan, Sta
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.model.view_options import Semantics, State
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical.query import Query
+from strandline.jobs.query.logical import Query
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from strandline.jobs.ivm.plan.map import map_stage
 from strandline.jobs.ivm.plan.rows import Selected
 from strandline.jobs.ivm.plan.sets import set_stage
 from strandline.jobs.model.stage import Stage
-from strandline.jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.query.logical import Block, Query, SetOperation
 
 
 def stage_of_query(query: Query, stages: Stages) -> Stage:

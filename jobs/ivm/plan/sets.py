@@ -22,7 +22,7 @@ from strandline.jobs.ivm.plan.trees import named, number
 from strandline.jobs.model import types as t
 from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.stage import AggregateStage, Output, Stage
-from strandline.jobs.query.logical.query import SetOperation
+from strandline.jobs.query.logical import SetOperation
 from strandline.jobs.sql.trees import all_of, call
 from strandline.jobs.sql.types_text import data_type
 

@@ -30,8 +30,8 @@ from strandline.jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_STAR
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateStage, Input, Output, Session
-from strandline.jobs.query.logical.group_columns import mark_value
-from strandline.jobs.query.logical.query import Block, TimeWindow
+from strandline.jobs.query.inputs import mark_value
+from strandline.jobs.query.logical import Block, TimeWindow
 from strandline.jobs.sql.places import place_of
 from strandline.jobs.sql.trees import all_of, call
 

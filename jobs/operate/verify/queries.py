@@ -12,7 +12,7 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.view_options import ViewOptions
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical.query import Query, SetOperation, relations_of
+from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 
 if TYPE_CHECKING:

@@ -10,30 +10,30 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from strandline.jobs.model.stage import Output
-from strandline.jobs.query.blocks.ksql_nulls import ksql_block
-from strandline.jobs.query.blocks.nested_from import without_unread
-from strandline.jobs.query.blocks.partitions import partitions_apart
-from strandline.jobs.query.blocks.subqueries_after_grouping import after_groups
 from strandline.jobs.query.clauses.aggregate_calls import Calls
-from strandline.jobs.query.clauses.clause_checks import check_clauses, check_order, repeats_rows
 from strandline.jobs.query.clauses.from_clause import Context, read_from
-from strandline.jobs.query.clauses.grouping import named_groups, over_groups, read_groups
-from strandline.jobs.query.clauses.grouping_calls import grouping_call, over_marks
-from strandline.jobs.query.clauses.joins import Joins
-from strandline.jobs.query.clauses.ksql_checks import check_select
-from strandline.jobs.query.clauses.over import AnalyticCalls
+from strandline.jobs.query.clauses.grouping import (
+    DEFAULT_GRACE,
+    after_groups,
+    grouping_call,
+    named_groups,
+    over_groups,
+    over_marks,
+    read_groups,
+    read_window,
+)
+from strandline.jobs.query.clauses.joins import Joins, without_unread
+from strandline.jobs.query.clauses.ksql import check_select, ksql_block
+from strandline.jobs.query.clauses.over import AnalyticCalls, partitions_apart
 from strandline.jobs.query.clauses.record_key import with_key
-from strandline.jobs.query.clauses.select_list import read_outputs
-from strandline.jobs.query.clauses.stars import Naming
+from strandline.jobs.query.clauses.select_list import Naming, TableFunctions, read_outputs
 from strandline.jobs.query.clauses.subqueries import Subqueries
-from strandline.jobs.query.clauses.table_functions import TableFunctions
-from strandline.jobs.query.clauses.time_window import DEFAULT_GRACE, read_window
 from strandline.jobs.query.expressions.infer import condition, infer
+from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS
 from strandline.jobs.query.expressions.scope import Infer, Typed
-from strandline.jobs.query.logical.conditions import aliases, conjoined
-from strandline.jobs.query.logical.pull import OrderItem
-from strandline.jobs.query.logical.query import Block, From
-from strandline.jobs.query.pulled.ordering import order_items, read_order
+from strandline.jobs.query.inputs import aliases, conjoined
+from strandline.jobs.query.logical import Block, From, OrderItem
+from strandline.jobs.query.pulled import order_items, read_order
 from strandline.jobs.sql.dialect import position_of, sql_of
 
 
@@ -297,3 +297,59 @@ class _Reader:
     def _invalid(self, node: exp.Expr, message: str, hint: str | None = None) -> InvalidQuery:
         line, place = position_of(node)
         return InvalidQuery(message, line=line, column=place, hint=hint)
+
+
+# What is checked of a SELECT before it is read: clauses that are refused, its order, what repeats its rows.
+
+# Clauses that parse and are refused: argument of the tree -> name.
+_REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+_ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
+
+
+def check_clauses(select: exp.Select) -> None:
+    """Check that a SELECT has none of the clauses that nobody reads.
+
+    Raises:
+        NotSupported: it has one.
+    """
+    for argument, what in _REFUSED.items():
+        clause = select.args.get(argument)
+        if clause:
+            line, place = position_of(clause[0] if isinstance(clause, list) else clause)
+            raise NotSupported(f"{what} is not supported yet", line=line, column=place)
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        line, place = position_of(distinct)
+        raise NotSupported(
+            "DISTINCT ON in CREATE STREAM or TABLE is not supported",
+            line=line,
+            column=place,
+            hint="CREATE MATERIALIZED VIEW … AS",
+        )
+
+
+def check_order(query: exp.Query) -> None:
+    """Check that a query of CREATE STREAM or TABLE has no order of its own: a stored table has none.
+
+    Raises:
+        NotSupported: ORDER BY, LIMIT or OFFSET.
+    """
+    for argument, what in _ORDERS.items():
+        clause = query.args.get(argument)
+        if clause is not None:
+            line, place = position_of(clause)
+            raise NotSupported(
+                f"{what} in CREATE STREAM or TABLE is not supported",
+                line=line,
+                column=place,
+                hint="order the rows where they are read; ORDER BY … LIMIT n is for CREATE MATERIALIZED VIEW",
+            )
+
+
+def repeats_rows(select: exp.Select) -> bool:
+    """True if a clause of a SELECT makes several rows of one, as UNNEST does: a stage does that once."""
+    group = select.args.get("group")
+    sets = group is not None and (group.args.get("rollup") or group.args.get("cube") or group.find(*_SETS) is not None)
+    calls = (node for item in select.expressions for node in item.find_all(exp.Anonymous))
+    return bool(sets) or any(call.name in TABLE_FUNCTIONS for call in calls)

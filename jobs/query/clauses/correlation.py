@@ -16,13 +16,10 @@ from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BIGINT, SqlType
-from strandline.jobs.query.blocks.block_columns import ReadableColumns, expressions_of
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.logical.conditions import conjoined
-from strandline.jobs.query.logical.inputs import OUTER, from_outside
-from strandline.jobs.query.logical.keys import grows_by_groups, outputs_of
-from strandline.jobs.query.logical.query import Block, Query, SetOperation
+from strandline.jobs.query.inputs import OUTER, ReadableColumns, conjoined, expressions_of, from_outside
+from strandline.jobs.query.logical import Block, Query, SetOperation, grows_by_groups, outputs_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import conjuncts
 from strandline.jobs.sql.types_text import data_type

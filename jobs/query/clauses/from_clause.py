@@ -15,26 +15,37 @@ from strandline.jobs.model.definitions import InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from strandline.jobs.model.names import alike, differ_only_in_case
 from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.stage import JoinType
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.model.view_options import Semantics
-from strandline.jobs.query.clauses.clause_checks import check_first_table, not_in_from
-from strandline.jobs.query.clauses.unnest import NOWHERE, UNNEST, is_unnest, unnest_alias
-from strandline.jobs.query.desugar.constant_rows import constant_rows
-from strandline.jobs.query.desugar.series import series
-from strandline.jobs.query.desugar.windows_of_time import window_function
+from strandline.jobs.query.clauses.from_functions import (
+    NOWHERE,
+    UNNEST,
+    constant_rows,
+    is_unnest,
+    series,
+    unnest_alias,
+    window_function,
+)
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.logical.inputs import UNNAMED, Inputs, Outer, Part
-from strandline.jobs.query.logical.keys import gives_events, outputs_of
-from strandline.jobs.query.logical.pull import NestedFound
-from strandline.jobs.query.logical.query import Query, reads
-from strandline.jobs.query.pulled.column_names import Unnamed
-from strandline.jobs.query.pulled.nested_queries import NestedQueries
+from strandline.jobs.query.inputs import UNNAMED, Inputs, Outer, Part
+from strandline.jobs.query.logical import NestedFound, Query, gives_events, outputs_of, reads
+from strandline.jobs.query.pulled import NestedQueries, Unnamed
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.size import PULL, VIEW, check_tables
 from strandline.jobs.sql.trees import identifier
 from strandline.state_store.wording import Name, quoted, sentence
 
 _META = dict(META_COLUMNS)
+_FUNCTIONS = "functions in FROM are UNNEST, GENERATE_SERIES, RANGE, TUMBLE, HOP and SESSION"
+_INSTEAD = {
+    "LATERAL": "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON",
+}
+ASOF = "ASOF"
+"""The word before JOIN by which of all matches the nearest one joins."""
+NATURAL = "NATURAL"
+"""The word before JOIN by which the columns of one name are equal."""
+_SIDES: dict[str, JoinType] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ class Context:
     frozen: bool = False
     """Events join tables as they are at the events' time: in CREATE STREAM, and with ksqlDB's semantics."""
     strict: bool = False
-    """ksqlDB's restrictions hold of its statements (`jobs.query.clauses.ksql_checks`): a statement is new."""
+    """ksqlDB's restrictions hold of its statements (`jobs.query.clauses.ksql`): a statement is new."""
     outermost: bool = True
     """The rows of the SELECT are the statement's: no query around it combines them or joins them with others."""
     nested: NestedFound | None = None
@@ -293,3 +304,51 @@ def _companion_part(alias: str, relation: Relation) -> Part:
     meta = _META if relation.storage == "append" else {}
     columns = tuple((name, sql_type) for name, sql_type in relation.columns if name not in meta)
     return Part(alias, relation.name, relation, columns, meta, stream=relation.storage == "append")
+
+
+def join_type(node: exp.Join) -> JoinType:
+    """Whose rows a join keeps.
+
+    Raises:
+        NotSupported: its words are others.
+    """
+    if node.method not in ("", ASOF, NATURAL) or node.kind not in ("", "INNER", "OUTER", "CROSS"):
+        line, place = position_of(node)
+        word = node.method or node.kind
+        raise NotSupported(
+            f"{word} JOIN is not supported", line=line, column=place, hint="write JOIN … ON or USING (…)"
+        )
+    if node.kind == "OUTER" and not node.side:
+        line, place = position_of(node)
+        raise NotSupported(
+            "OUTER JOIN does not say whose rows stay", line=line, column=place, hint="LEFT, RIGHT or FULL OUTER JOIN"
+        )
+    return _SIDES[node.side]
+
+
+def not_in_from(table: exp.Expr) -> NotSupported:
+    """The refusal of a function, or of anything else, that FROM does not know."""
+    function = table.this if isinstance(table, exp.Table) else None
+    what = function.name if isinstance(function, exp.Anonymous) else table.key.upper()
+    line, place = position_of(table)
+    return NotSupported(
+        f"{what} in FROM is not supported", line=line, column=place, hint=_INSTEAD.get(what, _FUNCTIONS)
+    )
+
+
+def check_first_table(table: exp.Expr) -> None:
+    """Check that the first of FROM has no clause that belongs to a join.
+
+    Raises:
+        InvalidQuery: it has WITHIN or FOR SYSTEM_TIME.
+    """
+    line, place = position_of(table)
+    if table.args.get("within") is not None:
+        raise InvalidQuery("WITHIN belongs to a JOIN", line=line, column=place)
+    if table.args.get("version") is not None:
+        raise InvalidQuery(
+            "FOR SYSTEM_TIME AS OF belongs to the table that a stream joins",
+            line=line,
+            column=place,
+            hint="FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.ROWTIME ON …",
+        )

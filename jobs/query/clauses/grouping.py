@@ -1,4 +1,4 @@
-"""GROUP BY: the group expressions, the grouping sets, and expressions over groups and calls.
+"""GROUP BY and WINDOW: group expressions, grouping sets, and what the clauses after grouping read.
 
 SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area
 
@@ -13,22 +13,27 @@ GROUP BY ALL                    is GROUP BY what the SELECT list does not aggreg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
+from typing import Literal, cast
 
 from sqlglot import exp
 
 from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.model import types as t
 from strandline.jobs.model.columns import WINDOW_BOUNDS
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.aggregate_calls import Calls
-from strandline.jobs.query.expressions.infer import infer
-from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.logical.inputs import Inputs
-from strandline.jobs.query.pulled.ordering import place_of
+from strandline.jobs.query.expressions.infer import OF_SETS, infer
+from strandline.jobs.query.expressions.scope import Infer, Typed, column
+from strandline.jobs.query.inputs import BOUNDS, Inputs, aliases, mark_name, mark_outputs, mark_value
+from strandline.jobs.query.logical import Block, From, TimeWindow
+from strandline.jobs.query.pulled import place_of
 from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.time_clauses import milliseconds
 
 _MOST_SETS = 128
 """The limit on grouping sets, a CUBE over seven columns: each set makes a copy of every row."""
@@ -248,3 +253,197 @@ def _check_group(found: Typed, *, constants: bool) -> None:
         )
     if has_map(found.type) or found.type.base is BaseType.NULL:
         raise InvalidQuery(f"one cannot group by {found.type}", line=line, column=place)
+
+
+# GROUPING: the columns that the grouping set of a row leaves out.
+#
+# SELECT a, b, GROUPING(a, b) AS g FROM s GROUP BY ROLLUP (a, b)
+#
+#     group  a, b      marks  __grouping_0, __grouping_1      g = __grouping_0 * 2 + __grouping_1
+#
+# The mark of a group column is 1 where the set of the row lacks it, so that its NULL is not taken for a value. After
+# grouping a mark is a plain name, as WINDOWSTART is; under a plain GROUP BY there are none, and GROUPING is 0.
+
+# Without arguments it is about all group columns, as in Spark; with some it is GROUPING.
+_ALL = "GROUPING_ID"
+
+
+def grouping_call(node: exp.Expression, typed: Infer, *, grouped: bool) -> Typed | None:
+    """A call of GROUPING with its arguments elaborated, to be rewritten by `over_marks`; None for any other node.
+
+    Raises:
+        InvalidQuery: a query without GROUP BY, or no arguments.
+    """
+    if not isinstance(node, exp.Anonymous) or node.name not in OF_SETS:
+        return None
+    if not grouped or (not node.expressions and node.name != _ALL):
+        line, place = position_of(node)
+        raise InvalidQuery(
+            f"{node.name} is about columns of GROUP BY",
+            line=line,
+            column=place,
+            hint="SELECT a, GROUPING(a) … GROUP BY ROLLUP (a)",
+        )
+    arguments = [typed(each).expression.unnest() for each in node.expressions]
+    made = exp.Anonymous(this=node.name, expressions=arguments)
+    made.meta.update(node.meta)
+    return Typed(made, t.BIGINT)
+
+
+def over_marks(node: exp.Expression, groups: Collection[str], *, sets: bool) -> exp.Expression:
+    """A copy of an elaborated expression with GROUPING as a number of marks, the first argument's the highest.
+
+    Args:
+        groups: the texts of the elaborated group expressions, in their order.
+        sets: False under a plain GROUP BY.
+
+    Raises:
+        InvalidQuery: an argument is no group expression.
+    """
+
+    def change(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, exp.Anonymous) or part.name not in OF_SETS:
+            return part
+        asked = [_index(each, groups) for each in part.expressions] or list(range(len(groups)))
+        if not sets or not asked:
+            return mark_value(0)
+        made: exp.Expression = column(mark_name(asked[0]))
+        for index in asked[1:]:
+            twice = exp.Mul(this=made, expression=exp.Literal.number(2))
+            made = exp.Paren(this=exp.Add(this=twice, expression=column(mark_name(index))))
+        return made
+
+    made = node.copy().transform(change, copy=False)
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _index(node: exp.Expr, groups: Collection[str]) -> int:
+    text = sql_of(node)
+    if text not in groups:
+        line, place = position_of(node)
+        raise InvalidQuery(f"{text} is not among the expressions of GROUP BY", line=line, column=place)
+    return list(groups).index(text)
+
+
+# WINDOW and EMIT of a SELECT: the window of its groups, and the time that places a row in it.
+
+# ksqlDB's default, for its statements: a row that is a day late is left out.
+DEFAULT_GRACE = 24 * 60 * 60 * 1000
+
+
+def read_window(
+    select: exp.Select, inputs: Inputs, *, default_grace: int | None
+) -> tuple[TimeWindow | None, exp.Expression | None]:
+    """The window, and the column that gives the rows' time; nothing without WINDOW.
+
+    Args:
+        default_grace: the grace when GRACE PERIOD is not given and the window is not EMIT FINAL.
+
+    Raises:
+        InvalidQuery: EMIT FINAL without a window; rows without a time; lengths that do not fit together.
+    """
+    node = select.args.get("time_window")
+    emit = select.args.get("emit")
+    final = emit is not None and emit.name == "FINAL"
+    if node is None:
+        if final:
+            raise InvalidQuery("EMIT FINAL is for queries with WINDOW: others never end", hint="EMIT CHANGES")
+        return None, None
+    line, place = position_of(select)
+    time = inputs.time()
+    if time is None:
+        names = ", ".join(repr(part.name) for part in inputs.parts)
+        raise InvalidQuery(f"WINDOW places rows by their time, and those of {names} have none", line=line, column=place)
+    size = milliseconds(node, "size") or 0
+    advance = milliseconds(node, "advance") or size
+    grace, retention = milliseconds(node, "grace"), milliseconds(node, "retention")
+    if advance > size:
+        raise InvalidQuery(
+            "ADVANCE BY must not be more than SIZE: rows between the windows would belong to none",
+            line=line,
+            column=place,
+        )
+    if retention is not None and retention < size + (grace or 0):
+        raise InvalidQuery("RETENTION must be at least SIZE and GRACE PERIOD together", line=line, column=place)
+    if grace is None:
+        grace = 0 if final else default_grace
+    window_type = cast(Literal["tumbling", "hopping", "session"], node.name.lower())
+    return TimeWindow(window_type, size, advance, grace, retention, final), time
+
+
+# Scalar subqueries in HAVING and the clauses after it, joined with the groups.
+#
+# SELECT k, COUNT(*) AS c FROM s GROUP BY k HAVING COUNT(*) > (SELECT AVG(n) AS a FROM t)
+#
+# __g      SELECT k, COUNT(*) AS __a0 FROM s GROUP BY k          the groups, as a query of their own
+# outside  SELECT __g.k, __g.__a0 AS c FROM __g, __s0 WHERE __g.__a0 > __s0.a
+
+GROUPS = "__g"
+
+
+def after_groups(block: Block, values: Sequence[From]) -> Block:
+    """A grouped block whose HAVING, outputs or functions over windows read `values`, as a query over its groups.
+
+    Args:
+        block: its clauses after grouping are over the names of groups and calls and the columns of `values`; so are
+            the conditions of `values`.
+    """
+    assert block.group is not None
+    shown = [*block.group, *(Output(call.name, column(call.name), call.type) for call in block.calls)]
+    shown += (*(BOUNDS if block.window is not None else ()), *mark_outputs(block))
+    early = tuple(each for each in block.inputs if each.alias not in {value.alias for value in values})
+    read_before = _read_before(block, early)
+    early = tuple(each for each in block.inputs if each in early or each.alias in read_before)
+    groups = Block(
+        inputs=early,
+        where=block.where,
+        outputs=tuple(replace(each, expression=column(each.name)) for each in shown),
+        expand=block.expand,
+        window=block.window,
+        time=block.time,
+        group=block.group,
+        sets=block.sets,
+        calls=block.calls,
+        key=() if block.sets or block.window is not None else tuple(key.name for key in block.group),
+    )
+    return Block(
+        inputs=(From(GROUPS, groups), *(replace(each, on=_outside_or_none(each.on)) for each in values)),
+        where=_outside_or_none(block.having),
+        outputs=tuple(replace(each, expression=_outside(each.expression)) for each in block.outputs),
+        partition=tuple(_outside(node) for node in block.partition),
+        analytic=tuple(
+            replace(
+                call,
+                arguments=tuple(_outside(node) for node in call.arguments),
+                order=tuple((_outside(node), down, first) for node, down, first in call.order),
+            )
+            for call in block.analytic
+        ),
+        qualify=_outside_or_none(block.qualify),
+        distinct=block.distinct,
+        key=block.key,
+        unseen_key=block.unseen_key,
+    )
+
+
+def _read_before(block: Block, early: Sequence[From]) -> set[str]:
+    """The aliases of the values that WHERE, or the condition of another input, reads as well."""
+    nodes = [block.where, *(each.on for each in early)]
+    return {alias for node in nodes if node is not None for alias in aliases(node)}
+
+
+def _outside_or_none(node: exp.Expression | None) -> exp.Expression | None:
+    return _outside(node) if node is not None else None
+
+
+def _outside(node: exp.Expression) -> exp.Expression:
+    """An expression over groups and calls, rewritten over the columns of `__g`; analytic calls keep their names."""
+
+    def qualified(each: exp.Expr) -> exp.Expr:
+        plain = isinstance(each, exp.Column) and not each.table and not each.name.startswith("__w")
+        return column(each.name, GROUPS) if plain else each
+
+    made = node.copy().transform(qualified)
+    assert isinstance(made, exp.Expression)
+    return made

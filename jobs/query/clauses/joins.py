@@ -1,4 +1,4 @@
-"""Joins: what each is, and the condition by which it joins what stands left of it.
+"""Joins: the type of each, its condition, the order in which inputs join, and what is refused.
 
     FROM a JOIN b ON a.x = b.x AND b.y > 1          b: inner, on a.x = b.x AND b.y > 1
     FROM a, b WHERE a.x = b.x AND a.z > 1           b: inner, on a.x = b.x; the rest stays in WHERE
@@ -22,30 +22,41 @@ from sqlglot import exp
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType, Output
-from strandline.jobs.query.blocks.asof import asof_block
-from strandline.jobs.query.blocks.nested_from import nested
-from strandline.jobs.query.clauses.from_clause import Context, Joined
-from strandline.jobs.query.clauses.join_checks import (
+from strandline.jobs.query.clauses.from_clause import (
     ASOF,
     NATURAL,
-    check_lookup,
-    check_table,
+    Context,
+    Joined,
     join_type,
-    without_equality,
 )
-from strandline.jobs.query.clauses.join_order import join_order
-from strandline.jobs.query.clauses.ksql_checks import check_join
-from strandline.jobs.query.clauses.system_time import lookup_time
-from strandline.jobs.query.clauses.unnest import read_unnest
-from strandline.jobs.query.clauses.within import check_streams, kept_events, within_condition
+from strandline.jobs.query.clauses.from_functions import read_unnest
+from strandline.jobs.query.clauses.ksql import check_join
+from strandline.jobs.query.clauses.time_joins import (
+    asof_block,
+    check_streams,
+    kept_events,
+    lookup_time,
+    within_condition,
+)
 from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.logical.conditions import conjoined, is_equality
-from strandline.jobs.query.logical.inputs import Inputs, Part
-from strandline.jobs.query.logical.keys import one_row
-from strandline.jobs.query.logical.query import Block, From
-from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.query.inputs import (
+    Inputs,
+    Part,
+    ReadableColumns,
+    aliases,
+    columns_equated,
+    conjoined,
+    expressions_of,
+    is_equality,
+    places_in,
+    told_apart,
+)
+from strandline.jobs.query.logical import Block, From, one_row
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.places import Place, replaced
 from strandline.jobs.sql.trees import conjuncts
+from strandline.state_store.wording import Name, sentence
 
 
 class Joins:
@@ -243,3 +254,143 @@ class Joins:
             synthetic = kind == "full" or not any(isinstance(side, exp.Column) for side in (left, right))
             self.inputs = replace(self.inputs, rowkey=infer(made, self.inputs), synthetic_key=synthetic)
             return
+
+
+# The order in which the inputs of inner joins are joined: each after those that a condition links it with.
+#
+# FROM a, z, b WHERE a.id = b.id AND z.v = b.n        a, b, z
+# FROM a JOIN z ON a.x = z.x, b                       a, z, b: what ON reads stands before it
+
+
+def join_order(froms: Sequence[From], where: Sequence[exp.Expression]) -> list[int]:
+    """The places of the inputs in the order in which they join; that of the text where an outer join is among them.
+
+    Args:
+        where: the conditions between the ANDs of WHERE.
+    """
+    places = list(range(len(froms)))
+    if any(each.join != "inner" or each.frozen for each in froms):
+        return places
+    chosen, rest = places[:1], places[1:]
+    while rest:
+        known = {froms[place].alias for place in chosen}
+        ready = [place for place in rest if _reads_only(froms[place], known)]
+        linked = [place for place in ready if _is_linked(froms[place], known, where)]
+        # What nothing links yet is joined with every row: it waits while another can go before it.
+        following = (linked or ready)[0]
+        chosen.append(following)
+        rest.remove(following)
+    return chosen
+
+
+def _reads_only(each: From, known: set[str]) -> bool:
+    return each.on is None or aliases(each.on) <= {*known, each.alias}
+
+
+def _is_linked(each: From, known: set[str], where: Sequence[exp.Expression]) -> bool:
+    return each.one_row or each.on is not None or any(is_equality(term, each.alias, known) for term in where)
+
+
+# What FROM has so far, as a query of its own, in which the inputs keep their names.
+#
+#     FROM a JOIN b ON a.x = b.x, UNNEST(a.tags) AS u (tag) JOIN c ON c.id = u.tag
+#
+#     __from0  SELECT a.x AS __n0, …, __u0 AS __n5 FROM a JOIN b ON a.x = b.x     with the items of a.tags
+#     outside  FROM __from0 JOIN c ON c.id = __from0.__n5                         a.x reads __from0.__n0
+#
+# In a stage joins come before the items of an array, and both before functions OVER a window: what is joined with
+# those reads them from a stage below.
+
+_ALIAS = "__from"
+
+
+def nested(block: Block, inputs: Inputs, number: int) -> tuple[From, Inputs]:
+    """A block as the only input so far, and the names of what it joins, which are read from it.
+
+    Args:
+        block: without outputs; it gets all columns that a name of `inputs` means, and those that tell its rows apart.
+        number: of the query among those of one FROM.
+    """
+    alias = f"{_ALIAS}{number}"
+    columns = [(part, name) for part in inputs.parts for name in (*dict(part.columns), *part.hidden)]
+    apart = places_in(told_apart(block))
+    scope = ReadableColumns(block)
+    made: dict[Place, Output] = {}
+    for place in (*places_in(part.column(name) for part, name in columns), *apart):
+        found = column(place[1], place[0] or None)
+        made.setdefault(place, Output(f"__n{len(made)}", found, scope.resolve(found).type))
+    read = {place: column(output.name, alias) for place, output in made.items()}
+    inner = replace(block, outputs=tuple(made.values()), key=tuple(made[place].name for place in apart))
+    return From(alias, inner), _moved(inputs, read)
+
+
+def _moved(inputs: Inputs, read: dict[Place, exp.Column]) -> Inputs:
+    parts = []
+    for part in inputs.parts:
+        names = (*dict(part.columns), *part.hidden)
+        found = {name: part.column(name) for name in names}
+        parts.append(replace(part, read={name: read[node.table, node.name] for name, node in found.items()}))
+    merged = {name: Typed(replaced(each.expression, read), each.type) for name, each in inputs.merged.items()}
+    return replace(inputs, parts=tuple(parts), merged=merged, rowkey=None)
+
+
+def without_unread(block: Block) -> Block:
+    """The block whose nested FROM gives nothing that is not read: every column is stored by a stage."""
+    trees = [*expressions_of(block), *block.partition_by, *([block.time] if block.time is not None else [])]
+    read = set(places_in(trees))
+    return replace(block, inputs=tuple(_pruned(each, read) for each in block.inputs))
+
+
+def _pruned(source: From, read: set[Place]) -> From:
+    if not source.alias.startswith(_ALIAS) or not isinstance(source.source, Block):
+        return source
+    inner = source.source
+    kept = tuple(each for each in inner.outputs if (source.alias, each.name) in read or each.name in inner.key)
+    return replace(source, source=without_unread(replace(inner, outputs=kept)))
+
+
+def check_lookup(part: Part, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:
+    """Check the join of events with a table, which each event looks up.
+
+    Raises:
+        InvalidQuery: it keeps rows of the table, or is not on its primary key.
+    """
+    if kind in ("right", "full"):
+        line, place = position_of(node.this)
+        raise InvalidQuery(
+            f"a stream and a table are joined by JOIN or LEFT JOIN, not {kind.upper()} JOIN",
+            line=line,
+            column=place,
+            hint="an event looks up a row; a row does not wait for events",
+        )
+    check_table(part, on, node)
+
+
+def check_table(part: Part, on: exp.Expression, node: exp.Join) -> None:
+    """Check that a table is found by its primary key, so that a row joins at most one.
+
+    Raises:
+        InvalidQuery: it is joined on other columns.
+    """
+    if part.row_key and not columns_equated(on, part.alias).issuperset(part.row_key):
+        line, place = position_of(node.args.get("on") or node)
+        raise InvalidQuery(
+            sentence(
+                "the join with the table '{}' must be on its primary key: {}", Name(part.name), ", ".join(part.row_key)
+            ),
+            line=line,
+            column=place,
+            hint="CREATE MATERIALIZED VIEW … AS, without FOR SYSTEM_TIME AS OF, takes joins on any columns",
+        )
+
+
+def without_equality(alias: str, tree: exp.Expr | None) -> InvalidQuery:
+    """The refusal of a join without an equality between its sides."""
+    line, place = position_of(tree) if tree is not None else (None, None)
+    shown = f": {sql_of(tree)}" if tree is not None else ""
+    return InvalidQuery(
+        f"the join with '{alias}' has no equality between its sides{shown}",
+        line=line,
+        column=place,
+        hint="ON one_side.x = other_side.y, where each side names columns of its own inputs",
+    )

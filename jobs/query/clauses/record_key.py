@@ -9,7 +9,7 @@
 | join of tables on a column of the left that is not its key | the left table's key |
 | FULL JOIN, or expressions on both sides | ROWKEY |
 
-CREATE STREAM and CREATE TABLE must select it (`jobs.query.whole.ksql_projection`); a materialized view may leave it
+CREATE STREAM and CREATE TABLE must select it (`jobs.query.clauses.ksql`); a materialized view may leave it
 out.
 """
 
@@ -24,9 +24,8 @@ from strandline.jobs.model.definitions import Kind
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.joins import Joins
-from strandline.jobs.query.logical.conditions import columns_equated, is_equality
-from strandline.jobs.query.logical.inputs import ROWKEY, Inputs, Part
-from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.inputs import ROWKEY, Inputs, Part, columns_equated, is_equality
+from strandline.jobs.query.logical import Block
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import conjuncts
 

@@ -28,8 +28,7 @@ from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.clauses.from_clause import Context
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.logical.keys import outputs_of
-from strandline.jobs.query.logical.query import Block, From, Query, SetOperation
+from strandline.jobs.query.logical import Block, From, Query, SetOperation, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
 
 Operation = Literal["union all", "union", "intersect", "except", "intersect all", "except all"]

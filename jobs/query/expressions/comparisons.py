@@ -14,8 +14,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.columns import WINDOW_BOUNDS
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.query.expressions.casts import beside, converted, loses, widened
-from strandline.jobs.query.expressions.casts_nested import entries
+from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened
 from strandline.jobs.query.expressions.coercion import as_time, shared_type, together
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from strandline.jobs.sql.dialect import sql_of

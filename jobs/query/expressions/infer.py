@@ -23,13 +23,11 @@ from strandline.jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits
+from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits, of_days, with_interval
 from strandline.jobs.query.expressions.casts import asked, converted, is_asked, widened
 from strandline.jobs.query.expressions.coercion import together
 from strandline.jobs.query.expressions.comparisons import CONDITIONS
-from strandline.jobs.query.expressions.intervals import of_days, with_interval
-from strandline.jobs.query.expressions.lambdas import higher_order
-from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
+from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, higher_order, is_constant
 from strandline.jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
 from strandline.jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from strandline.jobs.sql.dialect import position_of, sql_of
@@ -41,7 +39,7 @@ from strandline.jobs.sql.types_text import data_type, type_of
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
 """Reads a node as an aggregate call and elaborates its arguments; gives None for any other node."""
 OF_SETS = ("GROUPING", "GROUPING_ID")
-"""Calls about the grouping set of a row, which `jobs.query.clauses.grouping_calls` reads."""
+"""Calls about the grouping set of a row, which `jobs.query.clauses.grouping` reads."""
 
 
 def infer(node: exp.Expr, scope: Names, aggregate: Aggregate | None = None) -> Typed:

@@ -1,6 +1,6 @@
 """Name resolution: the interface that `infer` uses, and the plain case of one relation.
 
-The scope of a whole SELECT, with several inputs and aliases, is `jobs.query.logical.inputs`.
+The scope of a whole SELECT, with several inputs and aliases, is `jobs.query.inputs`.
 """
 
 from __future__ import annotations

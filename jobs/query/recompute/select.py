@@ -5,9 +5,9 @@ their names and have their visible, meta and hidden columns. The text follows SQ
 inside the next:
 
     FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    from_where
-    WINDOW …              a row for each window, late rows left out                                    windows
-    GROUP BY … HAVING …   groups and calls by their plain names                                        groups, calls
-    OVER …, QUALIFY       a column for each call, and a WHERE over them                                over
+    WINDOW …              a row for each window, late rows left out                                    from_where
+    GROUP BY … HAVING …   groups and calls by their plain names                                        here, calls
+    OVER …, QUALIFY       a column for each call, and a WHERE over them                                here
     SELECT [DISTINCT] …   the outputs
 
     SELECT k, COUNT(*) AS n FROM s GROUP BY k
@@ -21,30 +21,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlglot import exp
+
 from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
-from strandline.jobs.model.columns import PARTITIONS_EACH, WINDOW_BOUNDS
+from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.columns import EVENT_ORDER, PARTITIONS_EACH, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BIGINT, DOUBLE
 from strandline.jobs.model.view_options import Semantics
-from strandline.jobs.query.logical.keys import identity
-from strandline.jobs.query.logical.query import Block, Query, SetOperation
-from strandline.jobs.query.logical.read_through import is_plain
+from strandline.jobs.query.inputs import mark_name, marks_in
+from strandline.jobs.query.logical import Block, Query, SetOperation, identity
+from strandline.jobs.query.recompute.calls import Written, call_text
 from strandline.jobs.query.recompute.failed_rows import (
     ROW_FAILS,
     check_of,
     check_of_groups,
+    condition,
     flag,
     flags_of,
+    is_plain,
     marked,
     needed_of,
     unsure,
 )
-from strandline.jobs.query.recompute.from_where import meta_column, rows
-from strandline.jobs.query.recompute.groups import event_order, grouped
-from strandline.jobs.query.recompute.over import analytic
+from strandline.jobs.query.recompute.from_where import (
+    CLOCK,
+    MILLIS,
+    clock,
+    closed,
+    in_sessions,
+    in_windows,
+    meta_column,
+    rows,
+)
 from strandline.jobs.query.recompute.text import Fate, FrozenJoin, Recomputation
-from strandline.jobs.query.recompute.windows import clock, in_windows
 
 
 def recompute_sql(
@@ -142,3 +155,156 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_
     outputs += [f"{recompute.after(column)} AS {recompute.name(name)}" for name, column in meta.items()]
     outputs += [f"{recompute.total_after(truth(each))} AS {recompute.name(flag(name))}" for name, each in flags.items()]
     return f"SELECT {'DISTINCT ' if block.distinct else ''}{', '.join(outputs)} FROM ({text}) AS __s"
+
+
+# GROUP BY, HAVING and EMIT FINAL in a recomputation.
+#
+# GROUP BY ROLLUP (a, b)   ->   GROUP BY GROUPING SETS (("a", "b"), ("a"), ())
+# WINDOW … EMIT FINAL      ->   … WHERE windowend + grace <= the stream's time
+
+_AT = "__at"
+
+
+def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
+    """One row per group (and window), with the groups and calls by their names, where HAVING holds."""
+    groups = [recompute.name(group.name) for group in block.group or ()]
+    text = _evaluated(rows, block, recompute)
+    keys = list(groups)
+    shown = list(groups)
+    if block.window is not None and block.window.type == "session":
+        text = in_sessions(text, groups, block.window)
+        keys.append("__session")
+        shown += [f"MIN({MILLIS}) AS {WINDOW_START}", f"MAX({MILLIS}) AS {WINDOW_END}"]
+    elif block.window is not None:
+        keys += WINDOW_BOUNDS
+        shown += WINDOW_BOUNDS
+    for call in block.calls:
+        arguments = [recompute.name(f"{call.name}_{number}") for number in range(len(call.arguments))]
+        where = recompute.name(f"{call.name}_filter") if call.filter is not None else None
+        text_of_call = call_text(Written(call, arguments, where, _AT), recompute.engine.dialect)
+        value = recompute.whole(text_of_call, call.type)
+        shown.append(f"{value} AS {recompute.name(call.name)}")
+    for place in marks_in(block):
+        mark = recompute.engine.cast(f"GROUPING({groups[place]})", BIGINT)
+        shown.append(f"{mark} AS {recompute.name(mark_name(place))}")
+    by = _by(block, keys)
+    text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
+    if block.window is not None and block.window.final:
+        text = f"SELECT * FROM ({text}) AS __c WHERE {closed(block, recompute)}"
+    check = check_of_groups(block)
+    kept = condition(check, recompute) if check is not None else None
+    return text if kept is None else f"SELECT * FROM ({text}) AS __a WHERE {recompute.total_after(kept)}"
+
+
+def event_order(block: Block) -> dict[str, exp.Expression]:
+    """The place of a row in the order of events, by name: empty where no call asks for it, or rows have none."""
+    if not any(function_of(call).ordered for call in block.calls):
+        return {}
+    found = {name: column for name in EVENT_ORDER if (column := meta_column(block, name)) is not None}
+    return found if len(found) == len(EVENT_ORDER) else {}
+
+
+def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
+    """Groups, arguments and filters as columns; with SEMANTICS='ksql' without rows that have a null in the key.
+
+    Those stay with grouping sets, which put nulls into keys themselves.
+    """
+    parts = [recompute.value(group) for group in block.group or ()]
+    for call in block.calls:
+        for number, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
+            value = recompute.engine.cast(recompute.after(argument), sql_type)
+            parts.append(f"{value} AS {recompute.name(f'{call.name}_{number}')}")
+        if call.filter is not None:
+            parts.append(f"{recompute.after(call.filter)} AS {recompute.name(f'{call.name}_filter')}")
+    if any(function_of(call).ordered for call in block.calls):
+        place = [(name, recompute.after(column)) for name, column in event_order(block).items()]
+        parts.append(f"{recompute.engine.struct(place) if place else 'NULL'} AS {_AT}")
+    if block.window is not None:
+        parts += [MILLIS, CLOCK] if block.window.type == "session" else WINDOW_BOUNDS
+    text = f"SELECT {', '.join(parts) or '1 AS __one'} FROM ({rows}) AS __w"
+    if recompute.semantics == "sql" or not block.group or block.sets:
+        return text
+    known = " AND ".join(f"{recompute.name(group.name)} IS NOT NULL" for group in block.group)
+    return f"SELECT * FROM ({text}) AS __v WHERE {known}"
+
+
+def _by(block: Block, keys: list[str]) -> str:
+    if not keys and not block.sets:
+        return ""
+    if not block.sets:
+        return f" GROUP BY {', '.join(keys)}"
+    windows = keys[len(block.group or ()) :]
+    sets = [[*(keys[place] for place in each), *windows] for each in block.sets]
+    listed = [f"({', '.join(each)})" for each in sets]
+    return f" GROUP BY GROUPING SETS ({', '.join(listed)})"
+
+
+# Functions OVER a window in a recomputation.
+#
+# Ties are broken by the columns that identify a row, so that the value is the same as the rule's; see
+# `jobs.ivm.rules.analytic_text` for where SQL counts tied rows together.
+
+_PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_BY_ORDER_ALONE = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
+
+
+def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    """The rows with a column for each call.
+
+    Args:
+        identity: texts of the columns that identify a row.
+    """
+    calls = [f"{_value(call, block, recompute, identity)} AS {recompute.name(call.name)}" for call in block.analytic]
+    return f"SELECT *, {', '.join(calls)} FROM ({rows}) AS __r"
+
+
+def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    order = [
+        f"{recompute.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+        for by, down, first in call.order
+    ]
+    arguments = [recompute.after(argument) for argument in call.arguments] or (
+        ["*"] if call.function == "COUNT" else []
+    )
+    rows_frame = call.frame is not None and call.frame.upper().startswith("ROWS")
+    if call.function not in _BY_ORDER_ALONE and (call.function not in _PEERS_TOGETHER or rows_frame):
+        order += [f"{each} ASC NULLS FIRST" for each in identity]
+    frame = call.frame
+    if call.function == "LAST_VALUE" and frame is None:
+        return _last_peer(call, block, recompute, identity)
+    if call.function == "NTH_VALUE" and frame is None:
+        return _nth(call, block, recompute, identity)
+    if call.function == "AVG":
+        arguments = [recompute.engine.cast(arguments[0], DOUBLE)]
+    window = _over([recompute.after(each) for each in block.partition], order, frame)
+    return recompute.whole(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
+
+
+def _last_peer(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    """LAST_VALUE with the default frame, which ends with the rows that tie with this one."""
+    peers = [recompute.after(each) for each in (*block.partition, *(by for by, _, _ in call.order))]
+    order = [f"{each} ASC NULLS FIRST" for each in identity]
+    all_rows = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+    value = f"LAST_VALUE({recompute.after(call.arguments[0])}) OVER {_over(peers, order, all_rows)}"
+    return recompute.engine.cast(value, call.type)
+
+
+def _nth(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    """NTH_VALUE with the default frame: of the rows up to those that tie with this one."""
+    partition = [recompute.after(each) for each in block.partition]
+    order = [
+        f"{recompute.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+        for by, down, first in call.order
+    ]
+    value, number = (recompute.after(argument) for argument in call.arguments)
+    rows = _over(partition, [*order, *(f"{each} ASC NULLS FIRST" for each in identity)], None)
+    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+    every = rows.removesuffix(")") + f" {frame})"
+    found = f"CASE WHEN COUNT(*) OVER {_over(partition, order, None)} >= {number} THEN"
+    return recompute.engine.cast(f"{found} NTH_VALUE({value}, {number}) OVER {every} END", call.type)
+
+
+def _over(partition: list[str], order: list[str], frame: str | None) -> str:
+    parts = [f"PARTITION BY {', '.join(partition)}"] if partition else []
+    parts += [f"ORDER BY {', '.join(order)}"] if order else []
+    return f"({' '.join([*parts, *([frame] if frame else [])])})"

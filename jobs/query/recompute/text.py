@@ -15,8 +15,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.model.view_options import Semantics
-from strandline.jobs.query.logical.keys import outputs_of
-from strandline.jobs.query.logical.query import Query
+from strandline.jobs.query.logical import Query, outputs_of
 from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
 
 Fate = Literal["left out", "null", "error"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.server.changes.versions import VersionProcess
     from strandline.jobs.sql.syntax import Emit, Select

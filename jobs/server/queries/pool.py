@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from strandline.jobs.model.serving_errors import Busy, TimeLimit, TooLarge
-from strandline.jobs.query.pulled.column_names import Unnamed
+from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.queries.cancelling import Cancelling
 from strandline.jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve

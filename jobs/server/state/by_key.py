@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.query.pulled.column_names import Unnamed
+    from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.at_least import Least
     from strandline.jobs.serve.keyed import KeyedPlan
     from strandline.jobs.serve.pinned import Pinned

@@ -8,7 +8,7 @@ from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefus
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.query.logical import Block, Query
 from strandline.jobs.session.define.allowed_options import error
 from strandline.state_store.wording import Name, sentence
 

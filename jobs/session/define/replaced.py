@@ -15,7 +15,7 @@ from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.jobs.query.logical import fingerprint
 from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.logical.group_columns import BOUNDS
-from strandline.jobs.query.logical.query import Block, Query
+from strandline.jobs.query.inputs import BOUNDS
+from strandline.jobs.query.logical import Block, Query
 
 
 def with_bounds(tree: exp.Query, query: Query) -> exp.Query:

@@ -20,12 +20,19 @@ from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
 from strandline.jobs.model.stewardship import Stewardship
 from strandline.jobs.model.view_options import Semantics, ViewOptions
+from strandline.jobs.query.clauses.ksql import check_projection
 from strandline.jobs.query.clauses.quarantine import guarded_query
 from strandline.jobs.query.clauses.read import read_query
-from strandline.jobs.query.logical.keys import grows_by_groups, outputs_of
-from strandline.jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
-from strandline.jobs.query.whole.fingerprint import fingerprint
-from strandline.jobs.query.whole.ksql_projection import check_projection
+from strandline.jobs.query.logical import (
+    Block,
+    From,
+    Query,
+    SetOperation,
+    fingerprint,
+    grows_by_groups,
+    outputs_of,
+    relations_of,
+)
 from strandline.jobs.session.define.changelog_topic import check_changelog_topic
 from strandline.jobs.session.define.options import has_odd_map, timestamp_column
 from strandline.jobs.session.define.partial import check_options, check_partial

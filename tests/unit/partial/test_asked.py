@@ -11,7 +11,7 @@ from strandline.jobs.model.serving_errors import KeyRequired
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.partial.asked import asked
 from strandline.jobs.partial.upquery import Key
-from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.serve.pushdown import key_predicate
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

@@ -9,7 +9,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.query.clauses.read_pull import read_pull
+from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.serve.computation import computation
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.jobs.model import types as t
-from strandline.jobs.query.logical.query import From, TimeWindow
+from strandline.jobs.query.logical import From, TimeWindow
 from tests.support.plan_bench import block, call, e, out
 from tests.unit.ivm.plan.queries_by_hand import (
     GROUPED,

@@ -9,7 +9,7 @@ from typing import Any
 from strandline.jobs.model import types as t
 from strandline.jobs.model.calls import AnalyticCall
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.query.logical.query import Block, From, Query, SetOperation, TimeWindow
+from strandline.jobs.query.logical import Block, From, Query, SetOperation, TimeWindow
 from tests.support.plan_bench import block, call, e, out, source
 
 VISIT = source("visit", "stream", "product", product=t.VARCHAR, person=t.VARCHAR, length=t.INT)

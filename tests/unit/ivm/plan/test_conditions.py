@@ -20,7 +20,7 @@ from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.model.stage import AggregateStage, MapStage, Stage
 from strandline.jobs.model.view_options import State
 from strandline.jobs.query.clauses.read import read_query
-from strandline.jobs.query.logical.query import Query
+from strandline.jobs.query.logical import Query
 from strandline.jobs.sql.from_text import parse_query
 
 Patch = pytest.MonkeyPatch

@@ -11,8 +11,8 @@ from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stewardship import Expectation
+from strandline.jobs.query.clauses.quarantine import row_condition
 from strandline.jobs.query.expressions.infer import condition
-from strandline.jobs.query.expressions.row_conditions import row_condition
 from strandline.jobs.query.expressions.scope import Scope
 
 SCOPE = Scope(Relation("r", (("i", t.BIGINT), ("s", t.VARCHAR), ("a", t.DOUBLE), ("b", t.DOUBLE)), "append"), ("r",))

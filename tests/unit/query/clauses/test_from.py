@@ -8,7 +8,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
-from strandline.jobs.query.logical.query import Block
+from strandline.jobs.query.logical import Block
 from tests.support.checked_views import defined, wrong
 from tests.support.duck_lake import DuckLake
 from tests.support.query_text import block

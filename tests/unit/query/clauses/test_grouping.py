@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.query.logical.group_columns import marks_in
+from strandline.jobs.query.inputs import marks_in
 from tests.support.query_text import block, shown, sql
 
 

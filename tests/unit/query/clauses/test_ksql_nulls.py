@@ -9,7 +9,7 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.functions.render import lower
-from strandline.jobs.query.blocks.ksql_nulls import ksql_condition, ksql_value
+from strandline.jobs.query.clauses.ksql import ksql_condition, ksql_value
 from strandline.jobs.sql.dialect import sql_of
 from tests.support.function_cases import elaborated, table
 

@@ -7,7 +7,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.query.logical.query import Block, SetOperation, relations_of
+from strandline.jobs.query.logical import Block, SetOperation, relations_of
 from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.query_text import NESTING_SOURCES, block, joins, read, shown, sql

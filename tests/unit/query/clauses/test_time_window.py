@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, SqlError, SqlSyntaxError, UnknownName
-from strandline.jobs.query.logical.query import TimeWindow
+from strandline.jobs.query.logical import TimeWindow
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.from_text import parse_query
 from tests.support.query_text import block, joins, shown, sql

@@ -9,8 +9,8 @@ from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.query.expressions.expansions import TABLE_FUNCTIONS, items_of
 from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS, items_of
 from strandline.jobs.query.expressions.scope import Scope, Typed
 from tests.support.function_cases import COLUMNS, table
 from tests.support.parsed import parse_expression

@@ -1,6 +1,7 @@
-"""The logical query, which the planner starts from: names resolved, types known, conversions explicit.
+"""The logical query, from which the planner starts: names resolved, types known, conversions explicit.
 
     Query = Block (one SELECT) | SetOperation (UNION, INTERSECT, EXCEPT of queries)
+    PullQuery = a Query that is asked once, with its order, its offset and the queries nested in its expressions
 
 The clauses of a block are listed in the order in which SQL evaluates them. Columns in the expressions are qualified
 with the alias of an input (`visit.length`) up to and including `expand`, whose items have plain names; after grouping
@@ -12,15 +13,22 @@ nodes of its expressions (`jobs.sql.nested_query`). Inputs are listed in the ord
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
 
 from sqlglot import exp
 
 from strandline.jobs.model.calls import AggregateCall, AnalyticCall
+from strandline.jobs.model.columns import ITEM
+from strandline.jobs.model.hashed_names import field_name, plain_text
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType, Output
 from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.sql.dialect import sql_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class Block:
             selected has its output's name, another is `__k0`, …. WINDOWSTART and WINDOWEND (BIGINT) can be read after
             grouping by the plain names `windowstart` and `windowend` when `window` is given; they are not in `group`.
         sets: GROUPING SETS, ROLLUP, CUBE: each a set of indexes into `group`; empty when there is one set, all of it.
-            What GROUPING asks for can be read after grouping by the plain names of `jobs.query.clauses.grouping_calls`.
+            What GROUPING asks for can be read after grouping by the plain names of `jobs.query.clauses.grouping`.
         calls: aggregate calls, over qualified columns.
         having: over the names of group and calls.
         analytic, partition: calls OVER a window; all calls of one block share one PARTITION BY.
@@ -151,3 +159,161 @@ def reads(query: Query) -> int:
         return known[id(each)]
 
     return counted(query)
+
+
+# The form of a query's result: its columns, and whether its rows are events, groups or a single row.
+#
+# The record key is in `jobs.query.clauses.record_key`.
+
+
+def outputs_of(query: Query) -> tuple[tuple[str, SqlType], ...]:
+    """Names and types of the visible columns."""
+    if isinstance(query, SetOperation):
+        return query.outputs
+    return tuple((output.name, output.type) for output in query.outputs)
+
+
+def gives_events(query: Query) -> bool:
+    """True if each row is an event of one stream, with its time and place: rows are only ever inserted.
+
+    So it is for filters and projections of a stream, also when its events look up tables as of their time.
+    """
+    if isinstance(query, SetOperation):
+        return query.operation == "union all" and all(gives_events(branch) for branch in query.branches)
+    if grows_by_groups(query) or not query.inputs:
+        return False
+    first, *others = query.inputs
+    return _adds(first) and all(each.frozen or (each.join == "semi" and _adds(each)) for each in others)
+
+
+def grows_by_groups(block: Block) -> bool:
+    """True if rows of the input are combined: by GROUP BY, DISTINCT, or functions over partitions."""
+    return block.group is not None or block.distinct or bool(block.analytic)
+
+
+def identity(block: Block) -> list[exp.Expression]:
+    """The columns that identify a joined row, in the order of the inputs."""
+    found: list[exp.Expression] = []
+    for part in block.inputs:
+        if part.join in ("semi", "anti"):
+            continue
+        if isinstance(part.source, Relation):
+            names = part.source.key if part.source.storage == "keyed" else part.source.identity
+        else:
+            names = part.source.key
+        found += [column(name, part.alias) for name in names]
+    return found + ([column(ITEM)] if block.expand else [])
+
+
+def one_row(query: Query) -> bool:
+    """True if the result is always exactly one row: an aggregate over all rows."""
+    return (
+        isinstance(query, Block)
+        and query.group == ()
+        and query.window is None
+        and query.having is None
+        and query.qualify is None
+        and not query.sets
+    )
+
+
+def _adds(part: From) -> bool:
+    return part.source.storage == "append" if isinstance(part.source, Relation) else gives_events(part.source)
+
+
+# The logical query of a pull query: what is asked once, and need not be maintained.
+#
+# SELECT a, (SELECT MAX(x) FROM t WHERE t.k = s.k) AS m FROM s ORDER BY b DESC OFFSET 2
+#
+# query    SELECT s.a AS a, __q0(s.k) AS m, s.b AS __o0 FROM s      shown  a, m
+# nested   __q0: SELECT MAX(t.x) FROM t WHERE t.k = __q0.0          order  __o0 DESC        offset  2
+
+
+@dataclass
+class NestedFound:
+    """The queries that are found in expressions while a pull query is read, by the names of their nodes."""
+
+    queries: dict[str, Query] = field(default_factory=dict)
+    _named: int = 0
+
+    def name(self) -> str:
+        """A name for one more."""
+        self._named += 1
+        return f"__q{self._named - 1}"
+
+
+@dataclass(frozen=True)
+class OrderItem:
+    """One item of ORDER BY: a column of the query, shown or not."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class PullQuery:
+    """A pull query, read.
+
+    Attributes:
+        query: the SELECT, with the columns behind those shown that only ORDER BY reads.
+        shown: the number of columns of the answer.
+        order: ORDER BY; empty without one.
+        offset: the rows that are left out first.
+        nested: the queries inside its expressions, and inside theirs, by the names of their nodes.
+    """
+
+    query: Query
+    shown: int
+    order: tuple[OrderItem, ...]
+    offset: int
+    nested: Mapping[str, Query]
+
+    @property
+    def outputs(self) -> tuple[tuple[str, SqlType], ...]:
+        """The names and types of the columns of the answer; no name is there twice."""
+        return outputs_of(self.query)[: self.shown]
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations that it reads, each once."""
+        found = [each for query in (self.query, *self.nested.values()) for each in relations_of(query)]
+        return tuple({each.name: each for each in found}.values())
+
+
+# The fingerprint of a query: a hash of everything that its rows depend on, except its inputs' rows.
+#
+# Texts with the same meaning have the same fingerprint: `SELECT r.a FROM readings r` and `select A from readings`.
+
+
+def fingerprint(query: Query, semantics: Semantics = "sql") -> str:
+    """16 hex digits that change when the rows of the query do: with its meaning, and with the inputs' columns."""
+    text = f"{semantics}\n{_text(query, {})}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _text(value: Any, names: Mapping[str, str]) -> str:
+    """Any part of a logical query as text; `names` maps the inputs' aliases to the names in the text."""
+    if isinstance(value, Block):
+        names = {each.alias: f"i{number}" for number, each in enumerate(value.inputs)}
+    if isinstance(value, exp.Expression):
+        return _expression(value, names)
+    if is_dataclass(value):
+        parts = [(field.name, getattr(value, field.name)) for field in fields(value)]
+        inner = ", ".join(
+            f"{field_name(value, name)}={_text(part, names)}"
+            for name, part in parts
+            if name not in ("alias", "unseen_key")
+        )
+        return f"{type(value).__name__}({inner})"
+    if isinstance(value, tuple):
+        return f"[{', '.join(_text(part, names) for part in value)}]"
+    return plain_text(value)
+
+
+def _expression(node: exp.Expression, names: Mapping[str, str]) -> str:
+    made = node.copy()
+    for read in made.find_all(exp.Column):
+        if read.table in names:
+            read.set("table", exp.to_identifier(names[read.table]))
+    return sql_of(made)

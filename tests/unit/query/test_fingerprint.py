@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import View
 from strandline.jobs.query.clauses.read import read_query
-from strandline.jobs.query.whole.fingerprint import fingerprint
+from strandline.jobs.query.logical import fingerprint
 from strandline.jobs.sql.from_text import parse_query
 from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of

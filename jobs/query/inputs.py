@@ -1,4 +1,4 @@
-"""The inputs of a SELECT, and the resolution of names over them.
+"""The inputs of a SELECT: resolution of names over them, and what the expressions of a block read of them.
 
 SELECT l.id, name, ROWTIME FROM l JOIN r ON l.id = r.id
 
@@ -9,20 +9,24 @@ ROWTIME   the greatest of the times of the streams: GREATEST(UNIX_TIMESTAMP(l._t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from sqlglot import exp
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.columns import ITEM, META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import INT, SqlType
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.logical.query import Query
+from strandline.jobs.query.logical import Block, From, Query, identity, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.places import Place, columns_in
+from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.wording import Name, sentence
 
 ROWKEY = "rowkey"
@@ -263,3 +267,134 @@ def from_outside(node: exp.Expr) -> bool:
 
 def _holds(part: Part, node: exp.Column) -> bool:
     return any(each == node for each in part.read.values()) if part.read else part.alias == node.table
+
+
+# Conditions: joining them by AND, the inputs that they read, and the equalities between inputs.
+
+
+def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:
+    """The conditions (at least one) joined by AND, an OR among them in parentheses."""
+    made: exp.Expression | None = None
+    for term in terms:
+        each: exp.Expression = exp.Paren(this=term) if isinstance(term, exp.Or) else term
+        made = each if made is None else exp.And(this=made, expression=each)
+    assert made is not None
+    return made
+
+
+def aliases(node: exp.Expr) -> set[str]:
+    """The aliases of the inputs that an elaborated expression reads, without those of the outer query."""
+    return {found.table for found in node.find_all(exp.Column) if OUTER not in found.meta}
+
+
+def is_equality(term: exp.Expr, alias: str, known: set[str]) -> bool:
+    """True if a condition is `a = b` with one side over the input `alias` alone, the other over `known` inputs."""
+    while isinstance(term, exp.Paren):
+        term = term.this
+    if not isinstance(term, exp.EQ):
+        return False
+    sides = (aliases(term.this), aliases(term.expression))
+    return any(one == {alias} and bool(other) and other <= known for one, other in (sides, sides[::-1]))
+
+
+def columns_equated(on: exp.Expression, alias: str) -> set[str]:
+    """The columns of an input that a condition equates with an expression over the other inputs."""
+    found = set()
+    for term in conjuncts(on):
+        if not isinstance(term, exp.EQ):
+            continue
+        for side, other in ((term.this, term.expression), (term.expression, term.this)):
+            while isinstance(side, exp.Paren):
+                side = side.this
+            if isinstance(side, exp.Column) and side.table == alias and alias not in aliases(other):
+                found.add(side.name)
+    return found
+
+
+# The columns that can be read after grouping beside groups and calls: marks of grouping sets, bounds of windows.
+
+BOUNDS = tuple(Output(name, column(name), t.BIGINT) for name in WINDOW_BOUNDS)
+"""The bounds of a group's window, as columns that can be read after grouping."""
+_MARK = "__grouping_"
+
+
+def mark_name(index: int) -> str:
+    """The plain name of the mark of a group column, by its place in GROUP BY (from 0)."""
+    return f"{_MARK}{index}"
+
+
+def mark_value(value: int) -> exp.Expression:
+    """A mark that is known: 0 or 1, as a BIGINT."""
+    return exp.Cast(this=exp.Literal.number(value), to=data_type(t.BIGINT))
+
+
+def marks_in(block: Block) -> tuple[int, ...]:
+    """The group columns, by their places, whose marks the clauses after grouping read."""
+    nodes = [*(output.expression for output in block.outputs), *block.partition]
+    nodes += [node for node in (block.having, block.qualify) if node is not None]
+    nodes += [node for call in block.analytic for node in (*call.arguments, *(each for each, _, _ in call.order))]
+    names = {found.name for node in nodes for found in node.find_all(exp.Column) if not found.table}
+    return tuple(index for index in range(len(block.group or ())) if mark_name(index) in names)
+
+
+def mark_outputs(block: Block) -> tuple[Output, ...]:
+    """The marks that the clauses after grouping read, as columns of the groups."""
+    names = [mark_name(index) for index in marks_in(block)]
+    return tuple(Output(name, column(name), t.BIGINT) for name in names)
+
+
+# The columns of a block: the scope of its inputs, the types of what its clauses can read, and what they do read.
+
+
+def inputs_of(block: Block) -> Inputs:
+    """The scope of a block's inputs, for expressions that are elaborated already."""
+    return Inputs(tuple(_part(each) for each in block.inputs))
+
+
+def _part(each: From) -> Part:
+    source = each.source
+    if isinstance(source, Relation):
+        return Part(each.alias, source.name, source, (*source.columns, *source.hidden), {})
+    return Part(each.alias, each.alias, source, outputs_of(source), dict(META_COLUMNS))
+
+
+def expressions_of(block: Block) -> Iterator[exp.Expression]:
+    """The expressions of all clauses of a block, but for those that only streams have."""
+    singles = (block.where, block.having, block.qualify, *(each.on for each in block.inputs), *block.partition)
+    yield from (node for node in singles if node is not None)
+    for output in (*block.outputs, *block.expand, *(block.group or ())):
+        yield output.expression
+    for call in block.calls:
+        yield from call.arguments
+        if call.filter is not None:
+            yield call.filter
+    for analytic in block.analytic:
+        yield from (*analytic.arguments, *(node for node, _, _ in analytic.order))
+
+
+class ReadableColumns:
+    """The scope of a block's clauses after WHERE and grouping, for expressions that are elaborated already."""
+
+    def __init__(self, block: Block) -> None:
+        self._inputs = inputs_of(block)
+        plain = (*(block.group or ()), *block.expand, *mark_outputs(block), *BOUNDS)
+        types = {ITEM: INT, **{each.name: each.type for each in plain}}
+        self._plain: dict[str, SqlType] = types | {call.name: call.type for call in block.calls}
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The column, which is there, with its type."""
+        return self._inputs.resolve(column) if column.table else Typed(column, self._plain[column.name])
+
+
+def told_apart(block: Block) -> list[exp.Expression]:
+    """The columns that tell the block's rows apart, after grouping if it groups; as far as they can be read."""
+    if block.group is None:
+        return identity(block)
+    bounds = BOUNDS if block.window is not None else ()
+    return [column(each.name) for each in (*block.group, *bounds)]
+
+
+def places_in(trees: Iterable[exp.Expression]) -> list[Place]:
+    """The columns of this query, not of one around it, that some expressions read: in the order of the text."""
+    found = (node for tree in trees for node in columns_in(tree) if OUTER not in node.meta)
+    return list(dict.fromkeys((node.table, node.name) for node in found))

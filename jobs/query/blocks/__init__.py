@@ -1,1 +1,0 @@
-"""Blocks rewritten to blocks, each of which one stage or several maintain."""

@@ -1,0 +1,479 @@
+"""Clauses that no stage has, rewritten to clauses that a stage has, before any name is resolved.
+
+ORDER BY … LIMIT, DISTINCT ON, joins in brackets, SEMI and ANTI JOIN, and IN, EXISTS, ANY, ALL where a value is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from sqlglot import exp
+
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.join_clauses import FILTERING
+from strandline.jobs.sql.trees import call, conjuncts, identifier
+
+# ORDER BY with LIMIT, and DISTINCT ON, as conditions on a row's number.
+#
+#     SELECT a FROM t ORDER BY b DESC LIMIT 3 OFFSET 1
+#     SELECT a FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY b DESC) BETWEEN 2 AND 4
+#
+#     SELECT DISTINCT ON (k) k, a FROM t ORDER BY k, b
+#     SELECT k, a FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY k, b) = 1
+#
+# A query that numbers rows already, or gives each row once, is numbered from outside: SELECT * FROM (…) QUALIFY ….
+# Rows that ORDER BY does not tell apart are ordered by their keys, so that the view is a function of its inputs.
+
+_OUTSIDE = "rows"
+_CLAUSES = ("order", "limit", "offset")
+
+
+def has_first_rows(query: exp.Query) -> bool:
+    """True if a query asks for its first rows: by LIMIT, OFFSET or DISTINCT ON. ORDER BY alone asks for nothing."""
+    return any(query.args.get(clause) is not None for clause in ("limit", "offset")) or _on(query) is not None
+
+
+def first_rows(query: exp.Query) -> exp.Query:
+    """The same query, in which a row's number says whether it is one of the first.
+
+    Raises:
+        InvalidQuery: LIMIT or OFFSET is no number; ORDER BY names a position that is not there.
+    """
+    made = query.copy()
+    on = _on(made)
+    if on is not None:
+        return _first_of_each(made, on)
+    order, limit, offset = (made.args.get(clause) for clause in _CLAUSES)
+    for clause in _CLAUSES:
+        made.set(clause, None)
+    numbered = isinstance(made, exp.Select) and not made.find(exp.Window) and made.args.get("distinct") is None
+    target = made if isinstance(made, exp.Select) and numbered else _around(made)
+    items = target.expressions if numbered else []
+    ordered = [_ordered(item, items) for item in (order.expressions if order is not None else ())]
+    skipped = _count(offset) if offset is not None else 0
+    number = _row_number([], ordered)
+    terms: list[exp.Expression] = []
+    if skipped:
+        terms.append(exp.GT(this=number, expression=exp.Literal.number(skipped)))
+    if limit is not None:
+        terms.append(exp.LTE(this=number.copy(), expression=exp.Literal.number(skipped + _count(limit))))
+    return _qualified(target, terms)
+
+
+def _first_of_each(select: exp.Query, on: exp.Expr) -> exp.Query:
+    order = select.args.get("order")
+    rest = {clause: select.args.get(clause) for clause in ("limit", "offset")}
+    for clause in ("distinct", *_CLAUSES):
+        select.set(clause, None)
+    items = select.expressions
+    groups = [_meant(item, items) for item in on.expressions]
+    ordered = [_ordered(item, items) for item in (order.expressions if order is not None else ())]
+    for node in (*groups, *(item.this for item in ordered)):
+        if node.find(exp.Query) is not None:
+            line, column = position_of(on)
+            hint = "compute it in a subquery in FROM"
+            raise NotSupported("DISTINCT ON by a subquery is not supported", line=line, column=column, hint=hint)
+    first = exp.LTE(this=_row_number(groups, ordered), expression=exp.Literal.number(1))
+    made = _qualified(select, [first])
+    if rest["limit"] is None and rest["offset"] is None:
+        return made
+    outside = _around(made)
+    for clause, node in {"order": order, **rest}.items():
+        outside.set(clause, node)
+    return first_rows(outside)
+
+
+def _on(query: exp.Query) -> exp.Expr | None:
+    distinct = query.args.get("distinct")
+    on = distinct.args.get("on") if isinstance(distinct, exp.Distinct) else None
+    return on if isinstance(on, exp.Expr) else None
+
+
+def _around(query: exp.Query) -> exp.Select:
+    inner = exp.Subquery(this=query, alias=exp.TableAlias(this=identifier(_OUTSIDE)))
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner))
+
+
+def _qualified(query: exp.Query, terms: list[exp.Expression]) -> exp.Query:
+    """The query with more conditions in its QUALIFY."""
+    there = query.args.get("qualify")
+    every = [*(conjuncts(there.this) if there is not None else []), *terms]
+    condition = every[0]
+    for term in every[1:]:
+        condition = exp.And(this=condition, expression=term)
+    query.set("qualify", exp.Qualify(this=condition))
+    return query
+
+
+def _row_number(groups: list[exp.Expr], ordered: list[exp.Expr]) -> exp.Window:
+    order = exp.Order(expressions=ordered) if ordered else None
+    return exp.Window(this=call("ROW_NUMBER"), partition_by=groups, order=order, over="OVER")
+
+
+def _ordered(item: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    made = item.copy()
+    made.set("this", _meant(item.this, items))
+    return made
+
+
+def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    """The expression of ORDER BY or DISTINCT ON: a position or a name of the SELECT list stands for its item."""
+    if isinstance(node, exp.Literal) and node.is_int:
+        place = int(node.name)
+        if not 1 <= place <= len(items):
+            line, column = position_of(node)
+            raise InvalidQuery(f"ORDER BY {place}: the SELECT list has {len(items)} items", line=line, column=column)
+        return items[place - 1].unalias().copy()
+    if isinstance(node, exp.Column) and not node.table:
+        for item in items:
+            if isinstance(item, exp.Alias) and item.alias == node.name:
+                return item.unalias().copy()
+    return node.copy()
+
+
+def _count(clause: exp.Expr) -> int:
+    number = clause.expression
+    if not isinstance(number, exp.Literal) or not number.is_int:
+        line, column = position_of(clause)
+        raise InvalidQuery(f"{clause.key.upper()} takes a number, not {sql_of(number)}", line=line, column=column)
+    return int(number.name)
+
+
+# Joins in brackets, without them.
+#
+#     FROM (t JOIN u ON p) JOIN v ON q      FROM t JOIN u ON p JOIN v ON q
+#     FROM t JOIN (u JOIN v ON p) ON q      FROM t, u, v WHERE p AND q
+#
+# Brackets after an outer join, or around one, change what is padded: those stay, and are refused.
+
+
+def without_brackets(select: exp.Select) -> exp.Select:
+    """The same SELECT without brackets around joins; itself when it has none.
+
+    Raises:
+        NotSupported: an outer join is in such brackets, or before them.
+    """
+    clause = select.args.get("from_")
+    if clause is None or not any(_bracketed(each) for each in (clause, *(select.args.get("joins") or ()))):
+        return select
+    made = select.copy()
+    clause, joins = made.args["from_"], list(made.args.get("joins") or ())
+    while (inner := _bracketed(clause)) is not None:
+        joins = [*_taken(inner), *joins]
+        clause.set("this", inner)
+    flat: list[exp.Expr] = []
+    terms: list[exp.Expression] = []
+    for join in joins:
+        flat += _flattened(join, terms)
+    made.set("joins", flat)
+    where = made.args.get("where")
+    for term in terms:
+        both = exp.And(this=exp.Paren(this=where.this), expression=term) if where is not None else term
+        where = exp.Where(this=both)
+    made.set("where", where)
+    return made
+
+
+def _bracketed(node: exp.Expr) -> exp.Table | None:
+    """The first table of the joins that a FROM or JOIN has in the place of one table; None: it has one table.
+
+    Brackets may be missing: FROM t JOIN u JOIN v ON p ON q.
+    """
+    inside = node.this
+    if isinstance(inside, exp.Subquery) and not inside.alias and isinstance(inside.this, exp.Table):
+        return inside.this
+    return inside if isinstance(inside, exp.Table) and inside.args.get("joins") else None
+
+
+def _taken(table: exp.Expr) -> list[exp.Expr]:
+    """The joins of a table, taken from it."""
+    joins = list(table.args.get("joins") or ())
+    table.set("joins", None)
+    return joins
+
+
+def _flattened(join: exp.Expr, terms: list[exp.Expression]) -> list[exp.Expr]:
+    """A join, or those of its brackets as joins without a condition; their conditions are added to `terms`."""
+    inner = _bracketed(join)
+    if inner is None:
+        return [join]
+    inside = _taken(inner)
+    if any(each.args.get("side") or each.args.get("using") for each in (join, *inside)):
+        line, column = position_of(join)
+        raise NotSupported(
+            f"a join in brackets is maintained where it and its join are inner ones, with ON: {sql_of(join)}",
+            line=line,
+            column=column,
+            hint="put it into a subquery: (SELECT … FROM … JOIN …) AS name",
+        )
+    terms += [each.args["on"].copy() for each in (join, *inside) if each.args.get("on") is not None]
+    found: list[exp.Expr] = [exp.Join(this=inner)]
+    for each in inside:
+        each.set("on", None)
+        found += _flattened(each, terms)
+    return found
+
+
+# SEMI JOIN and ANTI JOIN, as conditions.
+#
+#     FROM t SEMI JOIN u ON t.id = u.id       FROM t WHERE EXISTS (SELECT 1 FROM u WHERE t.id = u.id)
+#     FROM t ANTI JOIN u USING (id)           FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.id = t.id)
+#
+# LEFT SEMI JOIN and LEFT ANTI JOIN, Spark's words, are the same.
+
+
+def without_filtering_joins(select: exp.Select) -> exp.Select:
+    """The same SELECT with EXISTS in the place of such joins; itself when it has none.
+
+    Raises:
+        NotSupported: a RIGHT or FULL JOIN follows one, or it does not say which columns are equal.
+    """
+    joins = select.args.get("joins") or ()
+    if not any(join.kind in FILTERING for join in joins):
+        return select
+    made = select.copy()
+    kept: list[exp.Expr] = []
+    where: exp.Expression | None = None
+    for join in made.args["joins"]:
+        if join.kind not in FILTERING:
+            if where is not None and join.side in ("RIGHT", "FULL"):
+                raise _refused(join, f"{join.side} JOIN after SEMI or ANTI JOIN")
+            kept.append(join)
+            continue
+        term = _exists(join, [made.args["from_"].this, *(each.this for each in kept)])
+        where = term if where is None else exp.And(this=where, expression=term)
+    made.set("joins", kept)
+    there = made.args.get("where")
+    if there is not None:
+        where = exp.And(this=exp.Paren(this=there.this), expression=where)
+    made.set("where", exp.Where(this=where))
+    return made
+
+
+def _exists(join: exp.Join, before: list[exp.Expr]) -> exp.Expression:
+    if join.side not in ("", "LEFT") or join.method:
+        raise _refused(join, f"{join.side or join.method} {join.kind} JOIN")
+    condition = join.args.get("on")
+    using = join.args.get("using")
+    if using:
+        if len(before) > 1:
+            raise _refused(join, f"{join.kind} JOIN … USING after other joins")
+        sides = [each.alias_or_name for each in (join.this, before[0])]
+        for each in using:
+            left, right = (exp.Column(this=identifier(each.name), table=identifier(side)) for side in sides)
+            equal = exp.EQ(this=left, expression=right)
+            condition = equal if condition is None else exp.And(this=condition, expression=equal)
+    found = exp.Select(
+        expressions=[exp.Literal.number(1)],
+        from_=exp.From(this=join.this.copy()),
+        where=exp.Where(this=condition.copy()) if condition is not None else None,
+    )
+    exists = exp.Exists(this=found)
+    return exp.Not(this=exists) if join.kind == "ANTI" else exists
+
+
+def _refused(join: exp.Join, what: str) -> NotSupported:
+    line, column = position_of(join)
+    return NotSupported(
+        f"{what} is not supported: {sql_of(join)}",
+        line=line,
+        column=column,
+        hint="WHERE [NOT] EXISTS (SELECT 1 FROM …)",
+    )
+
+
+# IN, EXISTS, ANY and ALL where a value is wanted: as counts of what the subquery gives.
+#
+#     EXISTS (SELECT … WHERE p)        (SELECT COUNT(*) … WHERE p) > 0
+#     x IN (SELECT y FROM u WHERE p)   TRUE where a y equals x, else FALSE without y, else NULL where x or a y is NULL
+#     x > ANY (SELECT y …)             the same with x > y
+#     x > ALL (SELECT y …)             NOT x <= ANY (SELECT y …)
+#     (a, b) IN (SELECT c, d …)        TRUE where a = c AND b = d, else NULL where a pair could be equal, else FALSE
+#
+# In WHERE, where NULL counts as FALSE, the first of these cases is enough.
+
+_MEMBERS = "members"
+_MEMBER = "member"
+_OPPOSITE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.GTE: exp.LT,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+}
+Condition = Callable[[list[exp.Expression]], exp.Expression]
+"""A condition on the columns of a subquery."""
+
+
+def is_quantified(node: exp.Expr) -> bool:
+    """True for a comparison with ANY (SELECT …) or ALL (SELECT …)."""
+    return type(node) in _OPPOSITE and isinstance(node.args.get("expression"), exp.Any | exp.All)
+
+
+def quantified(node: exp.Expr, value: exp.Expression) -> exp.Expression:
+    """A comparison with ANY or ALL, with its three answers; the value is elaborated. Raises as `member`."""
+    every = isinstance(node.expression, exp.All)
+    assert isinstance(node, exp.Binary)
+    operator = _OPPOSITE[type(node)] if every else type(node)
+    query = _inner(node.expression.this)
+    found = exp.false() if every else exp.true()
+    not_found = exp.true() if every else exp.false()
+    inside = exp.Paren(this=value.copy())
+    nulls = _counted(query, lambda items: exp.Is(this=items[0], expression=exp.Null()), 1)
+    nobody = exp.EQ(this=_counted(query, None), expression=exp.Literal.number(0))
+    unknown: exp.Expression = exp.Or(
+        this=exp.Is(this=inside.copy(), expression=exp.Null()), expression=_is_there(nulls)
+    )
+    branches = [
+        exp.If(this=_met_by_one(operator, inside, query), true=found),
+        exp.If(this=nobody, true=not_found),
+        exp.If(this=unknown, true=exp.Null()),
+    ]
+    return exp.Case(ifs=branches, default=not_found.copy())
+
+
+def _met_by_one(operator: type[exp.Binary], value: exp.Expression, query: exp.Query) -> exp.Expression:
+    """The condition that the value is less, greater, … than one of the subquery: than its greatest, or its least."""
+    if operator is exp.EQ:
+        return _is_there(_around_if_read(query, [value], lambda items: _equal(items[0], value)))
+    if operator is exp.NEQ:
+        ends = [exp.NEQ(this=value.copy(), expression=_extreme(query, name)) for name in ("MIN", "MAX")]
+        return exp.Paren(this=exp.Or(this=ends[0], expression=ends[1]))
+    name = "MIN" if operator in (exp.GT, exp.GTE) else "MAX"
+    made = operator(this=value.copy(), expression=_extreme(query, name))
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _extreme(query: exp.Query, name: str) -> exp.Subquery:
+    """(SELECT MIN(x) …) of a query's one column."""
+    made, (item,) = _rows_of(query, 1)
+    made.set("expressions", [call(name, item)])
+    return exp.Subquery(this=made)
+
+
+def existing(node: exp.Exists) -> exp.Expression:
+    """EXISTS as a comparison."""
+    return _is_there(_counted(_inner(node.this), None))
+
+
+def member(node: exp.In, *values: exp.Expression) -> exp.Expression:
+    """IN where NULL counts as FALSE: some row of the subquery equals the values, which are elaborated.
+
+    Raises:
+        InvalidQuery: the subquery has another number of columns.
+    """
+    return _is_there(_members(node, values))
+
+
+def membership(node: exp.In, *values: exp.Expression) -> exp.Expression:
+    """IN with its three answers. Raises as `member`."""
+    query = _inner(node.args["query"])
+    if len(values) > 1:
+        possible = _around_if_read(query, values, lambda items: _all(map(_could_equal, items, values)))
+        branches = [
+            exp.If(this=_is_there(_members(node, values)), true=exp.true()),
+            exp.If(this=_is_there(possible), true=exp.Null()),
+        ]
+        return exp.Case(ifs=branches, default=exp.false())
+    (value,) = values
+    nulls = _counted(query, lambda items: exp.Is(this=items[0], expression=exp.Null()), 1)
+    nobody = exp.EQ(this=_counted(query, None), expression=exp.Literal.number(0))
+    unknown: exp.Expression = exp.Or(this=exp.Is(this=value.copy(), expression=exp.Null()), expression=_is_there(nulls))
+    branches = [
+        exp.If(this=_is_there(_members(node, values)), true=exp.true()),
+        exp.If(this=nobody, true=exp.false()),
+        exp.If(this=unknown, true=exp.Null()),
+    ]
+    return exp.Case(ifs=branches, default=exp.false())
+
+
+def _members(node: exp.In, values: Sequence[exp.Expression]) -> exp.Subquery:
+    return _around_if_read(_inner(node.args["query"]), values, lambda items: _all(map(_equal, items, values)))
+
+
+def _around_if_read(query: exp.Query, values: Sequence[exp.Expression], condition: Condition) -> exp.Subquery:
+    """`_counted` with a condition that reads the values: outside of the query where that has an input by the name of
+    one that they read."""
+    inside = {table.alias_or_name for table in query.find_all(exp.Table)}
+    outside = {column.table for value in values for column in value.find_all(exp.Column)}
+    return _counted(query, condition, len(values), apart=bool(inside & outside))
+
+
+def _equal(item: exp.Expression, value: exp.Expression) -> exp.Expression:
+    return exp.EQ(this=item, expression=exp.Paren(this=value.copy()))
+
+
+def _could_equal(item: exp.Expression, value: exp.Expression) -> exp.Expression:
+    unknown = [exp.Is(this=exp.Paren(this=side.copy()), expression=exp.Null()) for side in (item, value)]
+    return exp.Paren(this=exp.Or(this=exp.Or(this=_equal(item, value), expression=unknown[0]), expression=unknown[1]))
+
+
+def _all(terms: Iterable[exp.Expression]) -> exp.Expression:
+    first, *rest = terms
+    for term in rest:
+        first = exp.And(this=first, expression=term)
+    return first
+
+
+def _counted(query: exp.Query, condition: Condition | None, columns: int = 0, *, apart: bool = False) -> exp.Subquery:
+    """(SELECT COUNT(*) …) of the rows of a query that meet a condition on its columns."""
+    made, items = _rows_of(query, columns, apart=apart)
+    made.set("expressions", [call("COUNT", exp.Star())])
+    if condition is not None:
+        term = condition(items)
+        where = made.args.get("where")
+        both = exp.And(this=exp.Paren(this=where.this.copy()), expression=term) if where is not None else term
+        made.set("where", exp.Where(this=both))
+    return exp.Subquery(this=made)
+
+
+def _rows_of(query: exp.Query, columns: int, *, apart: bool = False) -> tuple[exp.Query, list[exp.Expression]]:
+    """A SELECT over the rows of a query, whose list is still to be set, and its so many columns there.
+
+    Args:
+        columns: 0 where none is read.
+        apart: the query's own inputs are not to be seen.
+
+    Raises:
+        InvalidQuery: it has another number of columns.
+    """
+    if columns and len(query.selects) != columns:
+        wanted = "one column" if columns == 1 else f"{columns} columns"
+        raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(query.selects)}: {sql_of(query)}")
+    if _is_plain(query) and not apart:
+        made = query.copy()
+        made.set("order", None)
+        return made, [_value(each) for each in made.selects]
+    names = [_MEMBER if columns == 1 else f"{_MEMBER}{place}" for place in range(1, columns + 1)]
+    alias = exp.TableAlias(this=identifier(_MEMBERS), columns=[identifier(name) for name in names] or None)
+    inner = exp.Subquery(this=query.copy(), alias=alias)
+    read = [exp.Column(this=identifier(name), table=identifier(_MEMBERS)) for name in names]
+    return exp.Select(from_=exp.From(this=inner)), list(read)
+
+
+def _value(item: exp.Expr) -> exp.Expression:
+    found = item.unalias().copy()
+    assert isinstance(found, exp.Expression)
+    return found
+
+
+def _is_plain(query: exp.Query) -> bool:
+    """True if the query filters and projects rows, so that another list of SELECT gives as many."""
+    more = ("group", "having", "qualify", "limit", "offset", "distinct", "time_window", "with_")
+    if not isinstance(query, exp.Select) or any(query.args.get(clause) for clause in more):
+        return False
+    return not any(isinstance(node, exp.Anonymous | exp.Window) for item in query.selects for node in item.walk())
+
+
+def _is_there(count: exp.Subquery) -> exp.Expression:
+    return exp.GT(this=count, expression=exp.Literal.number(0))
+
+
+def _inner(node: exp.Expr) -> exp.Query:
+    while isinstance(node, exp.Subquery):
+        node = node.this
+    assert isinstance(node, exp.Query)
+    return node

@@ -1,1 +1,0 @@
-"""What is asked of a whole query after its clauses are read: its fingerprint, and what ksqlDB wants of a projection."""
