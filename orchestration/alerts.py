@@ -17,8 +17,8 @@ import dagster as dg
 from dagster import DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from strandline.jobs.model.options import Severity
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.model.stewardship import Severity
 from strandline.jobs.operate.watch import Alert, alerts
 from strandline.orchestration.webhooks import News, send
 from strandline.state_store.delta.log import now_ms

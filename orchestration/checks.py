@@ -22,8 +22,8 @@ from strandline.jobs.expect.validate import validate
 from strandline.jobs.expect.verdict import Verdict
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.options import Expectation, Stewardship
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.model.stewardship import Expectation, Stewardship
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.proofs import PROOFS, prove
 from strandline.jobs.operate.quality.quarantine import with_quarantine

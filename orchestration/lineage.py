@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.orchestration.roles import role_tag
 
 if TYPE_CHECKING:

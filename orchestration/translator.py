@@ -20,9 +20,9 @@ import dagster as dg
 from strandline.jobs.catalog.called import Called
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
 from strandline.jobs.publish.declared import published
 from strandline.orchestration.changelog_topics import changelog_topic
 from strandline.orchestration.lineage import Origin, lineage

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from strandline.jobs.model import tables
 from strandline.jobs.model.errors import NameTaken, UnknownName
-from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store import wording
 from strandline.state_store.errors import StrandlineError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.called import Called
     from strandline.jobs.model.definitions import Definition
-    from strandline.jobs.model.view_options import State
+    from strandline.jobs.model.options import State
 
 Role = Literal["topic", "event log", "table", "view"]
 

@@ -7,10 +7,16 @@ from dataclasses import replace
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, META_COLUMNS, PLACE, TOMBSTONE
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import (
+    DEAD_LETTER_COLUMNS,
+    FAILED_ROW_COLUMNS,
+    META_COLUMNS,
+    PLACE,
+    TOMBSTONE,
+    Relation,
+)
 
 
 def relation(name: str, catalog: Catalog, *, line: int | None = None, column: int | None = None) -> Relation:

@@ -24,7 +24,7 @@ from strandline.state_store.files import make_folder, replace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.jobs.model.stewardship import Expectation
+    from strandline.jobs.model.options import Expectation
     from strandline.state_store.layout import Lake
 
 _FORMAT: Final = 1

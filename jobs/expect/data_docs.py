@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.jobs.expect.verdict import Verdict
-    from strandline.jobs.model.stewardship import Expectation
+    from strandline.jobs.model.options import Expectation
     from strandline.state_store.layout import Lake
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

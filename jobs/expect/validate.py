@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
 
-    from strandline.jobs.model.stewardship import Expectation
+    from strandline.jobs.model.options import Expectation
     from strandline.state_store.paths import LakePath
 
 _SAMPLES = 10

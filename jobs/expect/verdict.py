@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from strandline.jobs.model.stewardship import Severity
+from strandline.jobs.model.options import Severity
 
 
 @dataclass(frozen=True)

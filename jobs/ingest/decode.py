@@ -27,8 +27,8 @@ from strandline.jobs.ingest.formats.timestamps import reader
 from strandline.jobs.ingest.headers import all_headers, one_header
 from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import HEADERS
 from strandline.jobs.model.definitions import ALL_HEADERS
+from strandline.jobs.model.relation import HEADERS
 from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:

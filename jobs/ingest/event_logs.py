@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
+from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
 from strandline.state_store import begun
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.failpoints import failpoint

@@ -1,15 +1,16 @@
-"""The definitions that a catalog holds: sources, views, queries that insert into streams, and functions.
+"""The definitions that a catalog holds: sources, views, queries that insert into streams, and functions; and when two
+of them mean the same.
 
 Plain values; `jobs.catalog.catalog` stores them, the planner turns views into stages.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from strandline.jobs.model.options import ViewOptions, without_stewardship
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.model.view_options import ViewOptions
 
 Kind = Literal["stream", "table"]
 """A stream only grows: its rows are events. A table has one row per key, that can change and go."""
@@ -172,3 +173,30 @@ class Function:
 
 
 Definition = Source | View | InsertQuery
+
+
+# The meaning of a definition: what statements that say the same have in common, however they say it.
+
+
+def same(left: Definition, right: Definition) -> bool:
+    """True if two definitions have the same meaning; their text and pipeline do not count."""
+    return _meaning(left) == _meaning(right)
+
+
+def gives_the_same_rows(left: Definition, right: Definition) -> bool:
+    """True if two definitions differ at most in their stewardship, on which no row depends."""
+    return same(_unowned(left), _unowned(right))
+
+
+def _unowned(definition: Definition) -> Definition:
+    if isinstance(definition, InsertQuery):
+        return definition
+    return replace(definition, options=without_stewardship(definition.options))
+
+
+def _meaning(definition: Definition) -> Definition:
+    if isinstance(definition, Source):
+        return replace(definition, sql="", pipeline="", added=Source.added)
+    if isinstance(definition, View):
+        definition = replace(definition, first_stage=View.first_stage)
+    return replace(definition, sql="", pipeline="", query="", columns_seen={})  # the fingerprint stands for its meaning

@@ -24,18 +24,24 @@ StrandlineError
 │   ├── TopicReplaced             source.topic_replaced       stop
 │   ├── RecordsReplaced           source.records_replaced     stop
 │   └── EncodeFailed              source.encode_failed        stop
-└── PipelineError                 two more in strandline.jobs.model.operating_errors
+└── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
     ├── RefreshFailed             pipeline.refresh_failed     stop
     ├── RowFailed                 pipeline.row_failed         stop
     ├── EngineRefused             pipeline.engine_refused     stop
     ├── FunctionFailed            pipeline.function_failed    stop
     ├── JvmLost                   pipeline.jvm_lost           retry
-    └── ViewsStopped              pipeline.views_stopped      as the first view's error
+    ├── ViewsStopped              pipeline.views_stopped      as the first view's error
+    ├── RangeInseparable          pipeline.range_inseparable  stop
+    ├── EventsGone                pipeline.events_gone        restore
+    └── ExpectationBroken         pipeline.expectation_broken stop
+
+The errors of reading are in `jobs.serve.errors`, those of changelog topics in `jobs.publish.errors`.
 """
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
@@ -43,7 +49,7 @@ from strandline.state_store.errors import Action, InternalError, StrandlineError
 from strandline.state_store.wording import Name, Text, quoted, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from strandline.jobs.model.report import RunReport
 
@@ -320,3 +326,52 @@ class ViewsStopped(PipelineError):
         self.failures = failures
         self.report = report
         self.action = first.action
+
+
+class RangeInseparable(PipelineError):
+    """The rows of a range of time cannot be told from a view's other rows, so they cannot be computed by themselves.
+    Nothing was changed. Stop: rebuild the whole view, or name another column."""
+
+    code = "pipeline.range_inseparable"
+
+
+class EventsGone(PipelineError):
+    """Rows were to be computed anew from an event log of which retention has taken the beginning: they would lack what
+    they hold of those events. Nothing was changed. Restore the view from a backup, or drop it and create it again, so
+    that it begins with the events that are left."""
+
+    code = "pipeline.events_gone"
+    action = Action.RESTORE
+
+
+class ExpectationBroken(PipelineError):
+    """The rows of a table break a blocking expectation: the table is fresh, and what reads it stays where it was. Stop:
+    correct the rows or the expectation; what waits goes on by itself."""
+
+    code = "pipeline.expectation_broken"
+
+
+# Errors out of text: an error that crossed a JVM or a worker process comes back as the words of its trace.
+
+
+def revive(text: str) -> StrandlineError:
+    """The typed error that a text carries, as printed by `str(error)` somewhere inside a stack trace.
+
+    Errors raised in Spark's Python workers and callbacks come back as text; their codes let us find the class again.
+    A text without a code becomes `RefreshFailed` with its first lines.
+    """
+    found = re.search(
+        r"\[((?:settings|store|source|sql|pipeline)(?:\.[a-z_]+)?)\] ([^\n]+)(?:\n  hint: ([^\n]+))?", text
+    )
+    if found is None:
+        cause = re.search(r"\n\w*(?:Error|Exception): [^\n]+", text)
+        return RefreshFailed(f"the streaming query stopped: {(cause.group().strip() if cause else text)[:500]}")
+    code, message, hint = found.groups()
+    classes = {cls.code: cls for cls in _all_errors(StrandlineError)}
+    return classes.get(code, RefreshFailed)(message, hint=hint)
+
+
+def _all_errors(root: type[StrandlineError]) -> Iterator[type[StrandlineError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _all_errors(child)

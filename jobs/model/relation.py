@@ -1,10 +1,11 @@
-"""A relation: a table of the lake as a stage reads it."""
+"""A relation: a table of the lake as a stage reads it, and the columns that rows have beside the declared ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from strandline.jobs.model import types as t
 from strandline.jobs.model.types import SqlType
 
 
@@ -38,3 +39,63 @@ class Relation:
 
     def type_of(self, column: str) -> SqlType:
         return dict((*self.columns, *self.hidden))[column]
+
+
+# Columns beside those that a statement declares: an event's place and time, the bounds of windows, and the columns of
+# dead letters. The store's own columns are in `state_store.columns`.
+
+HEADERS = t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))
+"""The type of all headers of a record."""
+
+# Every row of a stream also has these. `_stream_time` is the running maximum of `_timestamp` in offset order within
+# the partition, so that "late" is a function of the row; `(_stream_time, _partition, _offset)` is a total order of a
+# stream's events that agrees with the offsets of each partition.
+META_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_stream_time", t.TIMESTAMP),
+    ("_headers", HEADERS),
+)
+DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("_topic", t.VARCHAR),
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_key", t.BYTES),
+    ("_value", t.BYTES),
+    ("_headers", HEADERS),
+    ("reason", t.VARCHAR),
+)
+"""A record that could not be decoded: where it lies in its topic, its raw bytes, and why."""
+
+FAILED_ROW_COLUMNS: tuple[tuple[str, SqlType], ...] = (("reason", t.VARCHAR), ("row", t.VARCHAR))
+"""A row on which an expression of a view fails: which expressions can, and the row as JSON."""
+
+EVENT_ORDER = ("_stream_time", "_partition", "_offset")
+
+PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
+    "rowtime": ("_timestamp", t.BIGINT),
+    "rowpartition": ("_partition", t.INT),
+    "rowoffset": ("_offset", t.BIGINT),
+}
+"""ROWTIME is milliseconds since the epoch, as in ksqlDB."""
+
+PARTITIONS_EACH = 65_536
+"""Partitions for each of several queries that feed one stream, or branches of a UNION ALL: the n-th has those from
+n × 65,536 on, so that events have unique places in one order. Topics have fewer partitions by far."""
+
+ITEM = "__item"
+"""The number of an item, from 1, in a row that was repeated for the items of arrays (INT)."""
+
+TOMBSTONE = "_tombstone"
+"""In the event log of a keyed source: the event deletes its key."""
+
+WINDOW_START, WINDOW_END = "windowstart", "windowend"
+WINDOW_BOUNDS = (WINDOW_START, WINDOW_END)
+"""Of a group by windows: BIGINT, milliseconds since the Unix epoch; the end is not part of the window."""
+
+PLACE: tuple[tuple[str, SqlType], ...] = tuple(
+    (name, dict(META_COLUMNS)[name]) for name in (*EVENT_ORDER, "_timestamp")
+)
+"""The columns that a keyed source keeps of the newest event: its place in the order of events, and its time."""

@@ -1,9 +1,10 @@
-"""The report of a run: numbers with stable names, for people, scripts and Dagster."""
+"""The report of a run, as numbers with stable names, and the steps that an operation reports while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,43 @@ class MicroBatch:
     number: int
     events: int
     seconds: float
+
+
+# Steps of an operation that may take minutes, for whoever waits for it.
+#
+# begin ── micro_batch ── micro_batch ── … ──> done ──> begin of the next
+
+
+class Steps(Protocol):
+    """Listener to the steps of an operation."""
+
+    def begin(self, what: str, rows: int = 0) -> None:
+        """A step begins, and with it the one before has ended.
+
+        Args:
+            what: it does, in words: `computing 'by_shop'`.
+            rows: that it reads; 0: it is not known, or none.
+        """
+
+    def micro_batch(self, batch: MicroBatch) -> None:
+        """A part of the events of the step is in."""
+
+    def done(self, what: str) -> None:
+        """The step has ended with this, in words."""
+
+
+class _Unwatched:
+    """Listener that does nothing."""
+
+    def begin(self, what: str, rows: int = 0) -> None:
+        """Do nothing."""
+
+    def micro_batch(self, batch: MicroBatch) -> None:
+        """Do nothing."""
+
+    def done(self, what: str) -> None:
+        """Do nothing."""
+
+
+UNWATCHED: Final[Steps] = _Unwatched()
+"""The steps of an operation that nobody waits for."""

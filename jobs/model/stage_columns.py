@@ -10,8 +10,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import ITEM, PLACE, WINDOW_BOUNDS
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import ITEM, PLACE, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,

@@ -1,4 +1,6 @@
-"""The tables of the lake that a definition owns, by name. No other module puts such a name together.
+"""Names: those of the tables of the lake that a definition owns, and names that differ only in case.
+
+No other module puts the name of such a table together.
 
 | definition | event log | rows | rows kept aside |
 | --- | --- | --- | --- |
@@ -121,3 +123,19 @@ def own_tables(definition: Definition) -> tuple[str, ...]:
         return ()
     below = (event_log(definition),) if isinstance(definition, Source) else ()
     return tuple(dict.fromkeys((*below, definition.name, dead_letters(definition.name))))
+
+
+# Names that differ only in case: Spark, Delta and DuckDB take them for one.
+#
+# A quoted name keeps its case, so that `"Id"` and `id` are two columns to the parser. A table with both cannot be
+# read: Delta refuses it when it is written, or the wrong column is read.
+
+
+def alike(name: str, others: Iterable[str]) -> str | None:
+    """The first of the others that is that name, but for case; None when there is none."""
+    return next((other for other in others if other.lower() == name.lower()), None)
+
+
+def differ_only_in_case(what: str, one: str, other: str) -> str:
+    """The message for two such names of `what` ("columns")."""
+    return f"the {what} '{one}' and '{other}' differ only in case: Spark and Delta take them for one"

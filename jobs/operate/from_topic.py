@@ -19,10 +19,10 @@ from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.ivm.rules.stored import spec_of, state_type
-from strandline.jobs.model.publish_errors import NeverPublished, TopicDiffers, TopicMoved
 from strandline.jobs.model.stage_columns import visible_columns
 from strandline.jobs.publish.declared import topic_as_source
 from strandline.jobs.publish.decoder import decoded_rows
+from strandline.jobs.publish.errors import NeverPublished, TopicDiffers, TopicMoved
 from strandline.jobs.publish.live_records import live_records
 from strandline.jobs.publish.open import published_view, registry_of
 from strandline.jobs.publish.topic import open_topic

@@ -17,9 +17,8 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import View
+from strandline.jobs.model.definitions import View, same
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.same_meaning import same
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import kernel_for

@@ -18,8 +18,8 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.model.stage import inputs_of
-from strandline.jobs.model.steps import UNWATCHED
 from strandline.jobs.operate.rebuild_plan import check_kept, named_by, plan_rebuild, readers_elsewhere
 from strandline.jobs.operate.verify.subjects import REBUILD_HINT, subjects
 from strandline.jobs.operate.verify.verify import verify
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.context import Heads
     from strandline.jobs.ivm.refresh.epoch import StageResult
+    from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Stage
-    from strandline.jobs.model.steps import Steps
     from strandline.jobs.operate.rebuild_plan import RebuildPlan
     from strandline.jobs.run.stream import PipelineStream
 

@@ -22,7 +22,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.vital_signs import VitalSigns
 from strandline.jobs.run.heartbeat import read_beat
@@ -35,8 +35,8 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from strandline.jobs.model.options import Severity
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.model.stewardship import Severity
     from strandline.jobs.run.heartbeat import Beat
 
 LEASE_ENDS_WITHIN_MS: Final = 86_400_000

@@ -7,8 +7,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.definitions import View
-from strandline.jobs.model.serving_errors import KeyRequired, TooLarge
 from strandline.jobs.partial.plan import partial_plan
+from strandline.jobs.serve.errors import KeyRequired, TooLarge
 from strandline.jobs.serve.pushdown import part_predicate
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store.wording import Name, sentence

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.options import ErrorPolicy
     from strandline.jobs.model.relation import Relation
-    from strandline.jobs.model.view_options import ErrorPolicy
     from strandline.jobs.partial.leaves import Leaves
     from strandline.jobs.partial.routes import Routes
     from strandline.jobs.query.recompute.text import Fate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.jobs.ingest.logs.partitioner import partition_for
-from strandline.jobs.model.publish_errors import TopicTaken
 from strandline.jobs.publish.encoder import GENERATION, VIEW
+from strandline.jobs.publish.errors import TopicTaken
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

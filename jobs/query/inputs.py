@@ -16,9 +16,8 @@ from typing import Literal, Protocol
 from sqlglot import exp
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import ITEM, META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import ITEM, META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import INT, SqlType
 from strandline.jobs.query.expressions.scope import Typed, column

@@ -20,13 +20,10 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.calls import AggregateCall, AnalyticCall
-from strandline.jobs.model.columns import ITEM
-from strandline.jobs.model.hashed_names import field_name, plain_text
-from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import JoinType, Output
-from strandline.jobs.model.types import SqlType
-from strandline.jobs.model.view_options import Semantics
+from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.relation import ITEM, Relation
+from strandline.jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
+from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.sql.dialect import sql_of
 
@@ -317,3 +314,24 @@ def _expression(node: exp.Expression, names: Mapping[str, str]) -> str:
         if read.table in names:
             read.set("table", exp.to_identifier(names[read.table]))
     return sql_of(made)
+
+
+# The names of classes and fields that fingerprints hash.
+#
+# A fingerprint stands in every commit of a view, and the digest of a shared stage in the name of its table. Both hash
+# the names of classes and fields beside their values, so those names are a persisted format: where a name has changed
+# in the code, the old one stays here.
+
+_FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind", ("TimeWindow", "type"): "kind"}
+
+
+def field_name(value: object, field: str) -> str:
+    """The name of a dataclass's field in a hash."""
+    return _FIELDS.get((type(value).__name__, field), field)
+
+
+def plain_text(value: object) -> str:
+    """A value that is neither tree, dataclass nor tuple, as it stands in a hash."""
+    if isinstance(value, BaseType):
+        return f"<Kind.{value.name}: {value.value!r}>"
+    return repr(value)

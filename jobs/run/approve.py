@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.expect.approvals import asked_of, read_approval, write_approval
 from strandline.jobs.expect.validate import validate
-from strandline.jobs.model.operating_errors import ExpectationBroken
+from strandline.jobs.model.errors import ExpectationBroken
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.wording import Name, Text, sentence

@@ -22,7 +22,7 @@ from strandline.jobs.ivm.refresh.widen_source import widen_source
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared.apart import adopt
 from strandline.jobs.run.shared.reading import remove_shared, shared_tables, unread

@@ -186,7 +186,7 @@ def _typed_errors() -> Iterator[None]:
     """An error raised in the query's Python comes back through the JVM as text: give it its type again."""
     from pyspark.errors import StreamingQueryException
 
-    from strandline.jobs.model.revive import revive
+    from strandline.jobs.model.errors import revive
 
     try:
         yield

@@ -11,8 +11,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.publish_errors import PublisherFenced
 from strandline.jobs.publish.declared import published_views, topic_as_source
+from strandline.jobs.publish.errors import PublisherFenced
 from strandline.jobs.publish.open import open_publisher
 from strandline.jobs.serve.looking import Looking
 from strandline.jobs.serve.watch import Watch

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import StageResult
-    from strandline.jobs.model.operating_errors import ExpectationBroken
+    from strandline.jobs.model.errors import ExpectationBroken
     from strandline.jobs.run.schedule import Maintained
 
 # Beside each other, small refreshes overlap their planning and job starts; more than four only queue on few cores

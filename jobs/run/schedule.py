@@ -16,15 +16,14 @@ from strandline.jobs.ivm.rules.stored import marked
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.options import Stewardship, ViewOptions
 from strandline.jobs.model.stage import Plan, Stage, inputs_of
-from strandline.jobs.model.stewardship import Stewardship
-from strandline.jobs.model.view_options import ViewOptions
 from strandline.state_store.delta import reader
 from strandline.state_store.wording import quoted, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.stewardship import Expectation
+    from strandline.jobs.model.options import Expectation
     from strandline.state_store.layout import Lake
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.in_driver import SmallBatches
     from strandline.jobs.ingest.while_starting import Ingest
     from strandline.jobs.ivm.refresh.context import RunContext
-    from strandline.jobs.model.operating_errors import ExpectationBroken
+    from strandline.jobs.model.errors import ExpectationBroken
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
     from strandline.jobs.run.session import Session

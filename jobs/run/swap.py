@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.rules.stored import spec_of, state_type, stored_columns
-from strandline.jobs.model.columns import META_COLUMNS
 from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
 from strandline.state_store.columns import STATE, WEIGHT
 from strandline.state_store.commits import REBUILD

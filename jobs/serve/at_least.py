@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.serving_errors import NotYet, RequestRefused
+from strandline.jobs.serve.errors import NotYet, RequestRefused
 from strandline.jobs.serve.reflected import settled
 from strandline.state_store.wording import Name, sentence
 

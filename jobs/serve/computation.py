@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.engines.listed import listed
-from strandline.jobs.model.columns import META_COLUMNS, TOMBSTONE
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.types import struct
 from strandline.jobs.query.logical import outputs_of
 from strandline.jobs.query.recompute.select import recompute_sql

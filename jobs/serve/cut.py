@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.jobs.model.serving_errors import NoConsistentCut
+from strandline.jobs.serve.errors import NoConsistentCut
 from strandline.jobs.serve.reflected import Reflected, reflected, settled
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import VersionGone

@@ -14,7 +14,7 @@ import duckdb
 
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.serving_errors import TooLarge
+from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.limits import NO_LIMITS, Spent
 from strandline.state_store.kernel import elementary
 

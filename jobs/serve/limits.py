@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strandline.jobs.model.serving_errors import TimeLimit, TooLarge
+from strandline.jobs.serve.errors import TimeLimit, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import WINDOW_END, WINDOW_START
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import cell
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.types_text import data_type

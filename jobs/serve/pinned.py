@@ -13,8 +13,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.serving_errors import CutExpired, NoConsistentCut, RequestRefused
 from strandline.jobs.serve.cut import Cut, newest_cut
+from strandline.jobs.serve.errors import CutExpired, NoConsistentCut, RequestRefused
 from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import TableVersion

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import EVENT_ORDER
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import EVENT_ORDER, Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.scope import column

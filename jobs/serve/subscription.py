@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.serving_errors import ChangesGone
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BIGINT
 from strandline.jobs.query.clauses.read import read_pull
@@ -30,6 +29,7 @@ from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import expressions_of, places_in
 from strandline.jobs.query.logical import Block
 from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.format import json_line
 from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
 from strandline.jobs.serve.readable import check_stored

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from strandline.jobs.model.serving_errors import Forbidden
+from strandline.jobs.serve.errors import Forbidden
 from strandline.jobs.server.access.origins import Origins
 from strandline.jobs.server.http.description import described
 from strandline.jobs.server.http.direct import add_routes

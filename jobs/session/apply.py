@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.called import Called
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.definitions import Source, same
 from strandline.jobs.model.errors import SqlError, SqlSyntaxError
-from strandline.jobs.model.same_meaning import same
 from strandline.jobs.session import catalog_changes
 from strandline.jobs.session.apply_plan import ApplyPlan, plan_of
 from strandline.jobs.session.define.source import check_name

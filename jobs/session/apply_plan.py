@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.called import Called
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.same_meaning import gives_the_same_rows
+from strandline.jobs.model.definitions import InsertQuery, Source, View, gives_the_same_rows
 from strandline.jobs.run.shared.reading import shared_tables
 from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
 from strandline.jobs.session.define.replaced import ColumnDiff

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from strandline.jobs.catalog.drops import table_paths
-from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import NotSupported, OptionRefused
-from strandline.jobs.model.same_meaning import gives_the_same_rows, same
 from strandline.jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.wording import Name, Text, joined, sentence

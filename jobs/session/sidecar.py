@@ -7,7 +7,7 @@
       expect:
         - expect_column_values_to_not_be_null: {column: place}
 
-Each entry says what a WITH option of the same name says (`jobs.model.stewardship`), and is checked as one.
+Each entry says what a WITH option of the same name says (`jobs.model.options`), and is checked as one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
-from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
+from strandline.jobs.model.options import STEWARDSHIP_OPTIONS
 from strandline.jobs.sql.syntax import CreateSource, CreateView, Option, Statement
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from strandline.jobs.model.calls import AnalyticCall
+from strandline.jobs.model.stage import AnalyticCall
 from strandline.jobs.sql.trees import conjuncts
 
 Place = tuple[str, str]

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch, UnknownName
-from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.sql.dialect import Strandline, position_of
 from strandline.jobs.sql.from_text import parse_rule

@@ -10,7 +10,7 @@ from strandline.jobs.ingest.produce import ROWTIME, TOMBSTONE
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
-from strandline.jobs.model.names import alike
+from strandline.jobs.model.tables import alike
 from strandline.jobs.serve.values import shown
 from strandline.jobs.session.conversions import assign, assign_text
 from strandline.jobs.testing.suite import Deletion

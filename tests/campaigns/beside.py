@@ -23,11 +23,11 @@ from strandline.jobs.expect.approvals import Approval, read_approval, write_appr
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.remembered import remember, remembered
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.serving_errors import Unauthenticated
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.operate.backup.execute import execute_backup
 from strandline.jobs.operate.backup.plan import plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.tokens import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.session.interpreter import Interpreter

@@ -7,8 +7,8 @@ several key columns stand in the order of GROUP BY, and `SELECT * … PARTITION 
 from __future__ import annotations
 
 from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.model.columns import WINDOW_BOUNDS
 from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.stage import AggregateStage, Stage, storage_of_body
 from strandline.jobs.model.stage_columns import storage_of
 from tests.conformance.compare import ComparedRelation

@@ -14,11 +14,10 @@ from strandline.jobs.ivm.refresh.epoch import StageResult
 from strandline.jobs.ivm.refresh.error_policy import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import META_COLUMNS
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.options import ErrorPolicy
+from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import LatestStage, Output, Stage
 from strandline.jobs.model.stage_columns import spec_of_input, visible_columns
-from strandline.jobs.model.view_options import ErrorPolicy
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import Rows

@@ -11,8 +11,7 @@ import pytest
 from strandline.jobs.ingest import source
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
-from strandline.jobs.model.revive import revive
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill

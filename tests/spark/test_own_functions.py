@@ -10,8 +10,7 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.model import types as t
-from strandline.jobs.model.errors import FunctionFailed, ViewsStopped
-from strandline.jobs.model.revive import revive
+from strandline.jobs.model.errors import FunctionFailed, ViewsStopped, revive
 from strandline.jobs.model.settings import FunctionSettings, Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter

@@ -15,9 +15,8 @@ import pytest
 
 from strandline.jobs.ivm.refresh import choose
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import META_COLUMNS
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import AggregateStage, Core, Input, MapStage, Output, Stage
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import CommitRecord, TableVersion

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.stage import AggregateStage
+from strandline.jobs.model.stage import AggregateCall, AggregateStage
 from tests.support.rule_harness import append_log, call, core, output
 
 COLUMNS = (

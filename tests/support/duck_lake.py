@@ -26,9 +26,8 @@ from strandline.jobs.ivm.refresh.late import with_late_rows
 from strandline.jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.stored import stored_columns
-from strandline.jobs.model.columns import TOMBSTONE
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import TOMBSTONE, Relation
 from strandline.jobs.model.stage import Input, Stage, inputs_of
 from strandline.jobs.model.stage_columns import key_names, storage_of
 from strandline.state_store.columns import STATE

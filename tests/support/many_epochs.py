@@ -16,8 +16,8 @@ import pyarrow as pa
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.model.columns import META_COLUMNS
 from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.settings import RetentionSettings, Settings
 from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance

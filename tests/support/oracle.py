@@ -19,8 +19,8 @@ import pyarrow as pa
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql

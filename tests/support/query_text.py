@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Block, From, Query
 from strandline.jobs.session.define.view_options import view_options

@@ -19,8 +19,8 @@ from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.model.columns import META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.types import BOOLEAN
 from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance

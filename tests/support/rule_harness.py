@@ -20,10 +20,8 @@ from strandline.jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.consolidate import consolidated
 from strandline.jobs.ivm.rules.stored import stored_columns
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.columns import META_COLUMNS
-from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import Core, Input, MapStage, Output, Stage, inputs_of
+from strandline.jobs.model.relation import META_COLUMNS, Relation
+from strandline.jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
 from strandline.jobs.model.stage_columns import visible_columns
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.columns import VERSION, WEIGHT

@@ -11,8 +11,8 @@ from typing import Any
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.model.columns import TOMBSTONE
 from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained

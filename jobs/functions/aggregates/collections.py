@@ -11,7 +11,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes
-from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of
 
 

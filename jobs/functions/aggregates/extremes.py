@@ -11,8 +11,8 @@ from sqlglot import exp
 from strandline.jobs.engines.comparable import comparable
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import SqlType, struct
 
 

@@ -15,8 +15,8 @@ from strandline.jobs.engines.arrays import addend
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates import doubles
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
 
 WHEN_EMPTY = "when empty"

@@ -20,8 +20,8 @@ from strandline.jobs.engines.comparable import comparable
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
 
 _ONCE = True

@@ -21,9 +21,9 @@ from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bou
 from strandline.jobs.functions.python.batches import item_type
 from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from strandline.jobs.functions.scalars.contract import takes
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.definitions import Function
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
 
 

@@ -21,7 +21,7 @@ from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.statistics import OF_PAIRS, Correlation, Spread, StddevSamp
 from strandline.jobs.functions.aggregates.topk import TopK, TopKDistinct
 from strandline.jobs.functions.aggregates.truths import AllOrAny
-from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.stage import AggregateCall
 
 __all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]
 

@@ -13,8 +13,8 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import NotSupported, TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 

@@ -10,8 +10,8 @@ from sqlglot import exp
 from strandline.jobs.engines.comparable import comparable
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import SqlType, array, struct
 
 # max_by(…, k) of Spark keeps a heap of k rows per group and refuses more.

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from strandline.jobs.model.calls import AggregateCall
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, BOOLEAN, BaseType, SqlType, struct
 
 

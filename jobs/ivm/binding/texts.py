@@ -30,11 +30,11 @@ from strandline.jobs.ivm.rules.written import check_written
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.options import ViewOptions
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Input, Stage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType
-from strandline.jobs.model.view_options import ViewOptions
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import relations_of
 from strandline.jobs.query.recompute.select import recompute_sql

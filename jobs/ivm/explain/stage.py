@@ -13,10 +13,11 @@ from strandline.jobs.ivm.refresh.engines import MOST_ROWS
 from strandline.jobs.ivm.rules.aggregate import recomputed
 from strandline.jobs.ivm.rules.join_sides import equalities
 from strandline.jobs.ivm.rules.stored import state_type
-from strandline.jobs.model.calls import AggregateCall, AnalyticCall
 from strandline.jobs.model.stage import (
     JOIN_WORDS,
+    AggregateCall,
     AggregateStage,
+    AnalyticCall,
     AnalyticStage,
     Core,
     Input,
@@ -30,7 +31,7 @@ from strandline.jobs.model.stage_columns import hidden_columns, key_names, stora
 from strandline.jobs.sql.dialect import quote, sql_of
 
 if TYPE_CHECKING:
-    from strandline.jobs.model.view_options import Refresh
+    from strandline.jobs.model.options import Refresh
 
 Fact = tuple[str, str]
 """A line of the explanation: its label and its text."""

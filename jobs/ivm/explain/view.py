@@ -16,7 +16,7 @@ from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.syntax import Explain
 
 if TYPE_CHECKING:
-    from strandline.jobs.model.view_options import Refresh
+    from strandline.jobs.model.options import Refresh
 
 
 def explain(statement: Explain, catalog: Catalog) -> str:

@@ -12,16 +12,16 @@ from strandline.jobs.ivm.plan.map import marked_stage
 from strandline.jobs.ivm.plan.normal_form import digest_of
 from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
+from strandline.jobs.model.options import Semantics, State
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Plan, Stage
 from strandline.jobs.model.stage_columns import relation_of
-from strandline.jobs.model.view_options import Semantics, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline.jobs.ivm.plan.rows import Rows
-    from strandline.jobs.model.view_options import Semantics
+    from strandline.jobs.model.options import Semantics
     from strandline.jobs.query.logical import Query
 
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from strandline.jobs.model.options import ViewOptions
 from strandline.jobs.model.stage import Core, MapStage, Output, Plan
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.model.view_options import ViewOptions
 from strandline.jobs.query.inputs import conjoined
 
 _TIME = "_timestamp"

@@ -21,8 +21,7 @@ from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.trees import named
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.stage import Output
+from strandline.jobs.model.stage import AggregateCall, Output
 from strandline.jobs.query.inputs import mark_outputs, mark_value
 from strandline.jobs.query.logical import Block, From, SetOperation
 from strandline.jobs.sql.places import Place, replaced, replaced_call

@@ -30,10 +30,9 @@ from strandline.jobs.ivm.plan.windows import (
     set_column,
 )
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Body, Output, Stage
+from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
+from strandline.jobs.model.stage import AggregateCall, AggregateStage, AnalyticStage, Body, Output, Stage
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.inputs import mark_name, mark_outputs, marks_in
 from strandline.jobs.query.logical import Block

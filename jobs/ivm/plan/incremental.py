@@ -11,7 +11,7 @@ from strandline.jobs.model.stage import AnalyticStage, Plan, Stage
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from strandline.jobs.model.view_options import ErrorPolicy
+    from strandline.jobs.model.options import ErrorPolicy
 
 
 def why_not(stage: Stage) -> str | None:

@@ -19,8 +19,7 @@ from sqlglot import exp
 from strandline.jobs.ivm.plan.key import giving
 from strandline.jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
 from strandline.jobs.ivm.plan.trees import named
-from strandline.jobs.model.columns import PLACE
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import PLACE, Relation
 from strandline.jobs.model.stage import Input, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation
 from strandline.jobs.sql.places import Place, replaced

@@ -17,10 +17,8 @@ from strandline.jobs.ivm.plan.rows import Rows
 from strandline.jobs.ivm.plan.trees import named
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
-from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import Output
+from strandline.jobs.model.relation import META_COLUMNS, PLACE, TOMBSTONE, Relation
+from strandline.jobs.model.stage import AggregateCall, Output
 from strandline.jobs.sql.trees import all_of
 
 _IN = "__in"

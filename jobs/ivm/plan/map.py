@@ -19,8 +19,7 @@ from strandline.jobs.ivm.plan.key import KeyColumn
 from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from strandline.jobs.ivm.plan.trees import named, number
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Core, MapStage, Output
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.places import place_of

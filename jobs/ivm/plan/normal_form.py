@@ -12,9 +12,9 @@ from dataclasses import fields, is_dataclass
 
 from sqlglot import exp
 
-from strandline.jobs.model.hashed_names import field_name, plain_text
 from strandline.jobs.model.stage import Stage, inputs_of
 from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.logical import field_name, plain_text
 from strandline.jobs.sql.dialect import sql_of
 
 _HEX = 12

@@ -21,9 +21,9 @@ from strandline.jobs.ivm.plan.rows import shifted
 from strandline.jobs.ivm.plan.trees import named
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.options import Semantics, State
 from strandline.jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
 from strandline.jobs.model.stage_columns import storage_of
-from strandline.jobs.model.view_options import Semantics, State
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query
 from strandline.state_store.wording import Name, sentence

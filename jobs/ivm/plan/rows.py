@@ -15,10 +15,9 @@ from sqlglot import exp
 from strandline.jobs.ivm.plan.key import KeyColumn, giving, key_of
 from strandline.jobs.ivm.plan.trees import greatest, named, number
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import ITEM, META_COLUMNS, PARTITIONS_EACH
-from strandline.jobs.model.names import alike
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import ITEM, META_COLUMNS, PARTITIONS_EACH, Relation
 from strandline.jobs.model.stage import Core, Input, Output
+from strandline.jobs.model.tables import alike
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.places import Place, replaced
 from strandline.jobs.sql.trees import all_of, call

@@ -20,8 +20,7 @@ from strandline.jobs.ivm.plan.map import map_stage
 from strandline.jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
 from strandline.jobs.ivm.plan.trees import named, number
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.stage import AggregateStage, Output, Stage
+from strandline.jobs.model.stage import AggregateCall, AggregateStage, Output, Stage
 from strandline.jobs.query.logical import SetOperation
 from strandline.jobs.sql.trees import all_of, call
 from strandline.jobs.sql.types_text import data_type

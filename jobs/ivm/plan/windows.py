@@ -25,11 +25,9 @@ from strandline.jobs.ivm.plan.inputs import Unarranged, rows_of_block
 from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from strandline.jobs.ivm.plan.trees import named, number
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import AggregateStage, Input, Output, Session
+from strandline.jobs.model.relation import WINDOW_BOUNDS, WINDOW_END, WINDOW_START, Relation
+from strandline.jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
 from strandline.jobs.query.inputs import mark_value
 from strandline.jobs.query.logical import Block, TimeWindow
 from strandline.jobs.sql.places import place_of

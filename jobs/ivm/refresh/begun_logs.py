@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from strandline.jobs.ivm.rules.looks_back import looks_back
-from strandline.jobs.model.operating_errors import EventsGone
+from strandline.jobs.model.errors import EventsGone
 from strandline.jobs.model.stage import inputs_of
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import StoreError

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.model.options import Refresh
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
-from strandline.jobs.model.view_options import Refresh
 from strandline.state_store.delta.log import read_record
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.wording import Name, joined, sentence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.functions.python.register import Library
     from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
-    from strandline.jobs.model.engines import EngineChoice
+    from strandline.jobs.model.settings import EngineChoice
     from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.kernel.kernel import Kernel
     from strandline.state_store.layout import Lake

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from strandline.jobs.model.options import Refresh
     from strandline.jobs.model.stage import Stage
-    from strandline.jobs.model.view_options import Refresh
     from strandline.state_store.commits import CommitRecord, Head, TableVersion
 
 Mode = Literal["none", "full", "delta", "advance", "rebuild"]

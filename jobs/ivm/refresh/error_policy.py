@@ -23,8 +23,8 @@ from strandline.jobs.ivm.refresh.guarded_stage import checked, guarded, null_ins
 
 if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads
+    from strandline.jobs.model.options import ErrorPolicy
     from strandline.jobs.model.stage import MapStage, Stage
-    from strandline.jobs.model.view_options import ErrorPolicy
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW, NEGATIVE_WEIGHT
 from strandline.jobs.ivm.refresh.file_faults import file_fault
-from strandline.jobs.model.errors import FunctionFailed, RowFailed
-from strandline.jobs.model.revive import revive
+from strandline.jobs.model.errors import FunctionFailed, RowFailed, revive
 from strandline.state_store.errors import NegativeWeight, StrandlineError
 from strandline.state_store.wording import Name, sentence
 

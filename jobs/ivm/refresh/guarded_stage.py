@@ -23,7 +23,7 @@ from sqlglot import exp
 from strandline.jobs.functions.failing import failing, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, Needed, RowCheck, join_check, row_check, said_of, truth
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import FAILED_ROW_COLUMNS, ITEM
+from strandline.jobs.model.relation import FAILED_ROW_COLUMNS, ITEM
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
     from strandline.jobs.ivm.refresh.error_policy import Decision
+    from strandline.jobs.model.options import Refresh
     from strandline.jobs.model.stage import Stage
-    from strandline.jobs.model.view_options import Refresh
     from strandline.state_store.commits import Head
 
 # A stage whose inputs change without touching it commits nothing, so that it stays idle, but reads all versions since

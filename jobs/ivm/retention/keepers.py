@@ -19,8 +19,8 @@ from strandline.jobs.ivm.refresh.error_policy import decide
 from strandline.jobs.ivm.rules.looks_back import looks_back
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.options import ViewOptions
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, inputs_of
-from strandline.jobs.model.view_options import ViewOptions
 from strandline.state_store import leases
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError, VersionGone

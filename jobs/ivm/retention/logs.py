@@ -15,7 +15,7 @@ from strandline.jobs.ivm.refresh.begun_logs import moment
 from strandline.jobs.ivm.retention.keepers import keepers_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.retention import LogRetention
+from strandline.jobs.model.options import LogRetention
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup_plan import DAY_MS

@@ -30,9 +30,8 @@ from strandline.jobs.functions.aggregates.registry import Changes, function_of
 from strandline.jobs.ivm.rules.delta_join import ctes
 from strandline.jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
 from strandline.jobs.ivm.rules.stored import ROWS
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.columns import EVENT_ORDER
-from strandline.jobs.model.stage import AggregateStage, Output, storage_of_body
+from strandline.jobs.model.relation import EVENT_ORDER
+from strandline.jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns
 from strandline.jobs.model.types import BIGINT
 from strandline.state_store.columns import EXISTS, OLD, STATE, WEIGHT

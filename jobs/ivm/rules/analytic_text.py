@@ -17,9 +17,8 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.ivm.rules.settled import render
-from strandline.jobs.model.calls import AnalyticCall
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.stage import AnalyticStage
+from strandline.jobs.model.stage import AnalyticCall, AnalyticStage
 from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
 
 _RANKS = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.ivm.rules.delta_join import ctes
 from strandline.jobs.ivm.rules.settled import PRESENT, before, columns, old_row, same_key, state_column, typed
-from strandline.jobs.model.columns import EVENT_ORDER, PLACE
+from strandline.jobs.model.relation import EVENT_ORDER, PLACE
 from strandline.jobs.model.stage import LatestStage
 from strandline.jobs.model.types import struct
 from strandline.state_store.columns import EXISTS, STATE

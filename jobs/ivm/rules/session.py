@@ -31,7 +31,7 @@ from strandline.jobs.ivm.rules.delta_join import ctes
 from strandline.jobs.ivm.rules.recompute_diff import marked, only_touched, settled
 from strandline.jobs.ivm.rules.settled import columns, render, state_column, typed
 from strandline.jobs.ivm.rules.stored import ROWS
-from strandline.jobs.model.columns import WINDOW_END, WINDOW_START
+from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
 from strandline.jobs.model.stage import AggregateStage, Session
 from strandline.jobs.model.stage_columns import hidden_columns, key_path
 from strandline.jobs.model.types import BIGINT

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.model.columns import EVENT_ORDER
+from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateStage, MapStage, Stage, body_of
 from strandline.jobs.model.stage_columns import (
     Columns,

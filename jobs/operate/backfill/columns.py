@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import WINDOW_BOUNDS
-from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.errors import RangeInseparable
+from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage
 from strandline.jobs.model.stage_columns import key_names, storage_of, visible_columns
 from strandline.jobs.model.types import BIGINT, DATE, TIMESTAMP

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.model.steps import Steps
     from strandline.jobs.operate.backfill.plan import BackfillPlan
     from strandline.jobs.operate.verify.opened import Opened
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.errors import RangeInseparable
 from strandline.jobs.model.types import DATE, TIMESTAMP
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import InsertQuery, View
-from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.errors import RangeInseparable, RefreshFailed
 from strandline.jobs.operate.backfill.columns import time_column
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import reader

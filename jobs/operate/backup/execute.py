@@ -12,7 +12,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.backup import manifest as manifests
 from strandline.jobs.operate.backup.image import check_definitions
 from strandline.jobs.operate.backup.manifest import Manifest, Stored, TableState
@@ -26,8 +26,8 @@ from strandline.state_store.paths import sizes_below, within
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
+    from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.model.steps import Steps
     from strandline.jobs.operate.backup.image import ImageFile
     from strandline.jobs.operate.backup.plan import BackupPlan
 

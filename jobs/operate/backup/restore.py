@@ -13,7 +13,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.backup import manifest as manifests
 from strandline.jobs.operate.verify.findings import sized
 from strandline.state_store.delta import reader
@@ -28,7 +28,7 @@ from strandline.state_store.paths import sizes_below, within
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from strandline.jobs.model.steps import Steps
+    from strandline.jobs.model.report import Steps
     from strandline.jobs.operate.backup.manifest import Manifest, Stored
     from strandline.state_store.paths import LakePath
 

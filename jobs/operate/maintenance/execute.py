@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.retention.logs import trim_log
-from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.maintenance.proof import proved
 from strandline.jobs.operate.maintenance.specs import kept_aside, specs
 from strandline.jobs.operate.verify.opened import opened
@@ -35,8 +35,8 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.model.steps import Steps
     from strandline.jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
     from strandline.state_store.tablespec import TableSpec
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader

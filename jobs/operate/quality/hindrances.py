@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import heads
 from strandline.state_store.delta import log as delta_log

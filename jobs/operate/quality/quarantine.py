@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.jobs.expect.verdict import Verdict
-    from strandline.jobs.model.stewardship import Expectation
+    from strandline.jobs.model.options import Expectation
     from strandline.state_store.layout import Lake
 
 _SAMPLES: Final = 10

@@ -17,7 +17,7 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
 from strandline.jobs.operate.verify.findings import counted
 from strandline.state_store.delta import reader
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.stewardship import Severity
+    from strandline.jobs.model.options import Severity
     from strandline.jobs.operate.quality.freshness import Waiting
     from strandline.state_store.layout import Lake
 

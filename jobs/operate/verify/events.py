@@ -11,9 +11,9 @@ import numpy as np
 
 from strandline.jobs.ingest.identity import check_same
 from strandline.jobs.model import tables
-from strandline.jobs.model.columns import PARTITIONS_EACH
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
+from strandline.jobs.model.relation import PARTITIONS_EACH
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StoreError

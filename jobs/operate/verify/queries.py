@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.model.columns import EVENT_ORDER, TOMBSTONE
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.view_options import ViewOptions
+from strandline.jobs.model.options import ViewOptions
+from strandline.jobs.model.relation import EVENT_ORDER, TOMBSTONE, Relation
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.engines.listed import listed
-from strandline.jobs.model.columns import PARTITIONS_EACH
 from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.relation import PARTITIONS_EACH
 from strandline.jobs.operate.verify.begun import BegunLater, check_begun
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped

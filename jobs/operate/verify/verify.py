@@ -18,7 +18,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.verify.events import check_offsets, check_topic
 from strandline.jobs.operate.verify.feed import check_feed
 from strandline.jobs.operate.verify.files import check_files, check_vectors
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.model.steps import Steps
     from strandline.jobs.operate.verify.findings import Check, Outcome
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.operate.verify.subjects import Subject

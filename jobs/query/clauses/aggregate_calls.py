@@ -15,11 +15,11 @@ from strandline.jobs.functions.aggregates.ordered import ORDERED, Ordered
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, AggregateFunction, Bound, canonical, functions
 from strandline.jobs.functions.python.declared import function_at
-from strandline.jobs.model.calls import AggregateCall
-from strandline.jobs.model.columns import EVENT_ORDER
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
+from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.relation import EVENT_ORDER
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs
 from strandline.jobs.sql.dialect import position_of, sql_of

@@ -9,9 +9,8 @@ from typing import TypeGuard
 from sqlglot import exp
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import ITEM
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import ITEM, Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.nested import items_of

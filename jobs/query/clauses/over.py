@@ -19,11 +19,10 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.aggregates.registry import functions
 from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AnalyticCall
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from strandline.jobs.model.stage import Output
+from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.stage import AnalyticCall, Output
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, without_words
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer

@@ -21,8 +21,8 @@ from sqlglot import exp
 
 from strandline.jobs.functions.scalars.guards import meets
 from strandline.jobs.model.errors import NotSupported, OptionRefused
+from strandline.jobs.model.options import Expectation
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.stewardship import Expectation
 from strandline.jobs.query.expressions.infer import condition
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import Inputs, Part, conjoined
@@ -32,7 +32,7 @@ from strandline.jobs.sql.trees import call
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline.jobs.model.stewardship import Expectation
+    from strandline.jobs.model.options import Expectation
 
 
 _ALIAS = "rows"

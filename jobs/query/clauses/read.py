@@ -22,9 +22,8 @@ from strandline.jobs.catalog.relations import relation_of
 from strandline.jobs.functions.python.declared import attach
 from strandline.jobs.model.definitions import InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.options import Semantics, Stewardship
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stewardship import Stewardship
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.block import check_order, read_block, read_in_order
 from strandline.jobs.query.clauses.from_clause import Context, check_reads, read_with
 from strandline.jobs.query.clauses.quarantine import guarded_query

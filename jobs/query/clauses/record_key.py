@@ -21,8 +21,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.clauses.joins import Joins
 from strandline.jobs.query.inputs import ROWKEY, Inputs, Part, columns_equated, is_equality
 from strandline.jobs.query.logical import Block

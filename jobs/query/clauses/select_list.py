@@ -17,10 +17,10 @@ from typing import Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.relation import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType, has_null
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS, items_of

@@ -11,8 +11,8 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.functions.scalars.numbers import PARTS
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import WINDOW_BOUNDS
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
+from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened
 from strandline.jobs.query.expressions.coercion import as_time, shared_type, together

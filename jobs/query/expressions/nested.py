@@ -13,7 +13,7 @@ from strandline.jobs.functions.scalars.higher_order import FORMS
 from strandline.jobs.functions.scalars.maps import pairs_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.casts import converted, entries, widened
 from strandline.jobs.query.expressions.coercion import shared_type

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from strandline.jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS
 from strandline.jobs.model.errors import InvalidQuery, UnknownName
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import META_COLUMNS, PSEUDO_COLUMNS, Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.trees import identifier

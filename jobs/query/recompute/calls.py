@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from strandline.jobs.engines.engine import Dialect, filtered
 from strandline.jobs.functions.aggregates.doubles import LARGE, SCALE
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
 
 _SAME_WORD = {

@@ -17,9 +17,8 @@ from sqlglot import exp
 
 from strandline.jobs.functions.failing import FAILS, can_fail, failing
 from strandline.jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
-from strandline.jobs.model.calls import AnalyticCall
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import Output
+from strandline.jobs.model.stage import AnalyticCall, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, outputs_of
 from strandline.jobs.query.recompute.text import Recomputation
 from strandline.jobs.sql.places import Place, columns_in, replaced

@@ -17,8 +17,7 @@ from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.functions.failing import in_words, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, RowCheck
 from strandline.jobs.functions.scalars.operators import FAIL
-from strandline.jobs.model.columns import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.model.stage import JOIN_WORDS, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, TimeWindow
 from strandline.jobs.query.recompute.failed_rows import condition, is_open, passed_on

@@ -27,11 +27,10 @@ from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
-from strandline.jobs.model.calls import AnalyticCall
-from strandline.jobs.model.columns import EVENT_ORDER, PARTITIONS_EACH, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
-from strandline.jobs.model.stage import Output
+from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
+from strandline.jobs.model.stage import AnalyticCall, Output
 from strandline.jobs.model.types import BIGINT, DOUBLE
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.inputs import mark_name, marks_in
 from strandline.jobs.query.logical import Block, Query, SetOperation, identity
 from strandline.jobs.query.recompute.calls import Written, call_text

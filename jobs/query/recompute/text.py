@@ -11,10 +11,10 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.failing import lenient, strict
 from strandline.jobs.functions.render import lower
+from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.model.view_options import Semantics
 from strandline.jobs.query.logical import Query, outputs_of
 from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
 

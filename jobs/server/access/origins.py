@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from strandline.jobs.model.serving_errors import Forbidden
+from strandline.jobs.serve.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

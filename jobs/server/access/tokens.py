@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from strandline.jobs.model.serving_errors import Forbidden, Unauthenticated
+from strandline.jobs.serve.errors import Forbidden, Unauthenticated
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, SettingsError
 from strandline.state_store.files import make_folder, replace

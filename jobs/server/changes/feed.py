@@ -14,8 +14,8 @@ from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from strandline.jobs.model.serving_errors import ChangesGone
 from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.server.changes.place import IDENTITY_LETTERS, Place
 from strandline.jobs.server.changes.versions import VersionAsked
 from strandline.state_store.delta import log, reader

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.serving_errors import Busy, ChangesGone, RequestRefused, SlowReader
+from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, SlowReader
 from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.server.changes.events import Event, Form, failed, progress
 from strandline.jobs.server.changes.feed import Feed, Member

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 
 _TEXT = re.compile(r"(s?)([0-9]{1,18})(?:-([0-9]{1,18}))?(?:@([0-9a-f]{0,8}))?")
 IDENTITY_LETTERS = 8

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.model.serving_errors import ChangesGone
 from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
 from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.changes.events import events_of

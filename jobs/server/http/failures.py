@@ -9,8 +9,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from strandline.jobs.model import serving_errors as serving
 from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable, SqlError, UnknownName
+from strandline.jobs.serve import errors as serving
 from strandline.jobs.serve.format import to_json
 from strandline.state_store import errors as store
 

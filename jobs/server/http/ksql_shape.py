@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.columns import WINDOW_BOUNDS
+from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:

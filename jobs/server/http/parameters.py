@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from fastapi.routing import APIRoute
 
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

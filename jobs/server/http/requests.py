@@ -10,7 +10,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from strandline.jobs.model.errors import TypeMismatch
-from strandline.jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
+from strandline.jobs.serve.errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from strandline.jobs.serve.lookup import KeyValues, Windows
 from strandline.jobs.serve.pinned import Pinned
 from strandline.jobs.server.http.parameters import check_known

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final, NoReturn
 
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.parameters import check_known
 from strandline.jobs.server.http.requests import json_object
 

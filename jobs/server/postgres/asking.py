@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline.jobs.model.serving_errors import TooStale, Unauthenticated
 from strandline.jobs.model.types import BaseType
+from strandline.jobs.serve.errors import TooStale, Unauthenticated
 from strandline.jobs.serve.shape import shape_of
 from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.pg_catalog.contents import Caller

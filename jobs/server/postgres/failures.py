@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.jobs.model import serving_errors as serving
 from strandline.jobs.model.errors import (
     FunctionFailed,
     InvalidQuery,
@@ -19,6 +18,7 @@ from strandline.jobs.model.errors import (
     TypeMismatch,
     UnknownName,
 )
+from strandline.jobs.serve import errors as serving
 from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 from strandline.state_store import errors as store
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.answers import age_ms, instant
 from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 from strandline.jobs.server.state.topics import staleness

@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 from strandline.jobs.server.postgres import outgoing
 from strandline.jobs.server.postgres.asking import Client

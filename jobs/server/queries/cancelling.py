@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from strandline.jobs.model.serving_errors import Cancelled
+from strandline.jobs.serve.errors import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ import multiprocessing
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from strandline.jobs.model.serving_errors import Busy, TimeLimit, TooLarge
 from strandline.jobs.query.pulled import Unnamed
+from strandline.jobs.serve.errors import Busy, TimeLimit, TooLarge
 from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.queries.cancelling import Cancelling
 from strandline.jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve

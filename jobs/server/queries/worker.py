@@ -20,9 +20,9 @@ from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.serving_errors import RequestRefused
 from strandline.jobs.partial.pull import answer
 from strandline.jobs.serve.cut import Cut
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.pull import Answer, columns_of
 from strandline.jobs.serve.readable import names_read

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.stored_names import stored_statement
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.changes.hub import Wish
 from strandline.jobs.server.changes.place import Place
 from strandline.jobs.server.http.parameters import parameters

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.readable import names_read
 from strandline.jobs.server.changes.hub import Wish

@@ -21,11 +21,11 @@ from strandline.jobs.catalog.renamed_text import shown_text
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.functions.registry import SCALARS
-from strandline.jobs.model.columns import WINDOW_BOUNDS
 from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import NotSupported, UnknownName
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
 from strandline.jobs.server.http.ksql_shape import shown_name, shown_type
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of

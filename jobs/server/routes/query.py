@@ -10,8 +10,8 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from strandline.jobs.model.serving_errors import RequestRefused
 from strandline.jobs.serve.at_least import Least
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute

@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.server.http.requests import body_of, check_json, named, server_of
 from strandline.jobs.server.http.row_list import SMALL_BYTES, rows_in

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.produce import append_records, encode_rows
-from strandline.jobs.model.serving_errors import KeyReused, RequestRefused
+from strandline.jobs.serve.errors import KeyReused, RequestRefused
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.model.serving_errors import NotYet
+from strandline.jobs.serve.errors import NotYet
 from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.jobs.serve.watch import Watch
 from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens

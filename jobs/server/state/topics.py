@@ -16,7 +16,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.serving_errors import RequestRefused, TooStale
+from strandline.jobs.serve.errors import RequestRefused, TooStale
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

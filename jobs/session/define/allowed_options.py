@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from strandline.jobs.model.errors import NotSupported, OptionRefused, SqlError, UnknownName
-from strandline.jobs.model.retention import RETENTION_OPTIONS
+from strandline.jobs.model.options import RETENTION_OPTIONS
 from strandline.jobs.sql.syntax import Option
 
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Column, InsertQuery, Source
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError
-from strandline.jobs.model.stewardship import without_stewardship
+from strandline.jobs.model.options import without_stewardship
 from strandline.jobs.session.define.options import check_columns
 from strandline.jobs.session.define.replaced import ColumnDiff
 from strandline.jobs.session.define.source import check_column, check_new_columns

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.definitions import Definition, Source, View
+from strandline.jobs.model.definitions import Definition, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from strandline.jobs.model.same_meaning import gives_the_same_rows, same
 from strandline.jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
 from strandline.jobs.session.define.constants import check_constants
 from strandline.jobs.session.define.insert import insert_query_of

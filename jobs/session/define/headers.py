@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.jobs.model.columns import HEADERS
 from strandline.jobs.model.definitions import ALL_HEADERS
 from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.relation import HEADERS
 from strandline.jobs.model.types import BYTES
 from strandline.jobs.sql.syntax import DeclaredColumn
 

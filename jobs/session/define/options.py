@@ -10,7 +10,7 @@ from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
 from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
-from strandline.jobs.model.retention import NO_END, RETENTION_OPTIONS
+from strandline.jobs.model.options import NO_END, RETENTION_OPTIONS
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.sql.syntax import Option

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
+from strandline.jobs.model.options import STEWARDSHIP_OPTIONS
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Block, Query
 from strandline.jobs.session.define.allowed_options import error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.stewardship import Stewardship
+from strandline.jobs.model.options import Stewardship
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store.wording import Name, sentence
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model import tables
-from strandline.jobs.model.columns import WINDOW_BOUNDS
 from strandline.jobs.model.definitions import Column, Kind, Source
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.names import alike, differ_only_in_case
+from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.headers import check_header

@@ -23,7 +23,7 @@ import yaml
 
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import OptionRefused, UnknownName
-from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS, Expectation, Severity
+from strandline.jobs.model.options import STEWARDSHIP_OPTIONS, Expectation, Severity
 from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.sql.syntax import Option
 

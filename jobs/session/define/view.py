@@ -12,14 +12,12 @@ from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.written import check_written
 from strandline.jobs.model import tables
-from strandline.jobs.model.columns import META_COLUMNS
 from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.options import Semantics, Stewardship, ViewOptions
+from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
-from strandline.jobs.model.stewardship import Stewardship
-from strandline.jobs.model.view_options import Semantics, ViewOptions
 from strandline.jobs.query.clauses.ksql import check_projection
 from strandline.jobs.query.clauses.quarantine import guarded_query
 from strandline.jobs.query.clauses.read import read_query

@@ -12,8 +12,7 @@ from typing import get_args
 from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import OptionRefused
-from strandline.jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from strandline.jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
+from strandline.jobs.model.options import STEWARDSHIP_OPTIONS, ErrorPolicy, Refresh, Semantics, State
 from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.session.define.options import (
     check_columns,

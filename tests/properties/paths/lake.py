@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.model.columns import TOMBSTONE
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SqlError
+from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.publish.declared import published_views
 from strandline.jobs.run.refresh_views import refresh_all

@@ -29,8 +29,8 @@ from strandline.jobs.catalog.relations import visible_relation
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model import tables
-from strandline.jobs.model.operating_errors import RangeInseparable
-from strandline.jobs.model.steps import UNWATCHED
+from strandline.jobs.model.errors import RangeInseparable
+from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.backfill.execute import execute_backfill
 from strandline.jobs.operate.backfill.period import period_of
 from strandline.jobs.operate.backfill.plan import plan_backfill

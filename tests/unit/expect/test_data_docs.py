@@ -7,7 +7,7 @@ import pytest
 from strandline.jobs.expect.data_docs import page, read_docs, write_docs
 from strandline.jobs.expect.validate import validate
 from strandline.jobs.expect.verdict import Verdict
-from strandline.jobs.model.stewardship import Expectation
+from strandline.jobs.model.options import Expectation
 from tests.unit.operate.verify.lakes import MadeLake
 
 BETWEEN = "expect_column_values_to_be_between"

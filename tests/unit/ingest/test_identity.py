@@ -12,8 +12,7 @@ from strandline.jobs.ingest.identity import check_all_same, current_ids
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
-from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
-from strandline.jobs.model.revive import revive
+from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.session import Session
 from strandline.jobs.run.stream import PipelineStream

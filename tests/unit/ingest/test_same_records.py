@@ -11,8 +11,7 @@ import pytest
 from strandline.jobs.ingest.logs.log import Log, TopicIdentity
 from strandline.jobs.ingest.same_records import check_same_records
 from strandline.jobs.ingest.source import Reading, TopicsReader
-from strandline.jobs.model.errors import RecordsReplaced
-from strandline.jobs.model.revive import revive
+from strandline.jobs.model.errors import RecordsReplaced, revive
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.layout import Lake
 from tests.unit.ingest.committed import EVENTS, commit

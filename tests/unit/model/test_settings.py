@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.model.settings_names import check_names
+from strandline.jobs.model.settings import Settings, check_names, load_settings
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.layout import Lake
 from strandline.state_store.location import Location
@@ -151,7 +150,7 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_every_variable_that_the_tree_names_is_known() -> None:
-    """Whoever adds one that is no setting, for a test or a benchmark, names it in `jobs.model.settings_names` too."""
+    """Whoever adds one that is no setting, for a test or a benchmark, names it in `jobs.model.settings` too."""
     root = Path(__file__).parents[3]
     folders = ("jobs", "state_store", "orchestration", "strandline", "infra", "benchmarks", "tests/support")
     files = [file for folder in folders for file in (root / folder).rglob("*.py")]

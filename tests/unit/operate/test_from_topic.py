@@ -12,11 +12,11 @@ from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
 from strandline.jobs.ivm.refresh.rebuild_stage import rebuild_stage
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.publish_errors import NeverPublished, TopicDiffers
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.from_topic import rebuild_from_topic
 from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.publish.errors import NeverPublished, TopicDiffers
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import reader

@@ -7,11 +7,11 @@ from typing import cast
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.serving_errors import KeyRequired
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.partial.asked import asked
 from strandline.jobs.partial.upquery import Key
 from strandline.jobs.query.clauses.read import read_pull
+from strandline.jobs.serve.errors import KeyRequired
 from strandline.jobs.serve.pushdown import key_predicate
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

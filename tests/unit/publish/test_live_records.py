@@ -7,7 +7,7 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.partitioner import partition_for
-from strandline.jobs.model.publish_errors import TopicTaken
+from strandline.jobs.publish.errors import TopicTaken
 from strandline.jobs.publish.live_records import live_records
 from strandline.state_store.layout import Lake
 

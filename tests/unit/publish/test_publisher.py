@@ -10,8 +10,8 @@ import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.model.publish_errors import PublisherFenced, TopicTaken
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.publish.errors import PublisherFenced, TopicTaken
 from strandline.jobs.publish.open import open_publisher
 from strandline.state_store import leases
 from strandline.state_store.aside import set_aside

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from strandline.jobs.model.serving_errors import NoConsistentCut
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve.cut import newest_cut
+from strandline.jobs.serve.errors import NoConsistentCut
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter

@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.model.serving_errors import ChangesGone, Unauthenticated
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve import watch as watches
 from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.errors import ChangesGone, Unauthenticated
 from strandline.jobs.serve.results import Tombstone
 from strandline.jobs.serve.subscription import Subscription, subscription
 from strandline.jobs.serve.watch import Watch

@@ -12,8 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import errors
 
-from strandline.jobs.model.serving_errors import CutExpired, NoConsistentCut, RequestRefused
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.errors import CutExpired, NoConsistentCut, RequestRefused
 from strandline.jobs.serve.pinned import Pinned, pin
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application

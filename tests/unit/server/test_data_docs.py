@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.expect.data_docs import write_docs
 from strandline.jobs.expect.verdict import Verdict
-from strandline.jobs.model.stewardship import Expectation
+from strandline.jobs.model.options import Expectation
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.access.tokens import make_token
 from strandline.jobs.server.app import application

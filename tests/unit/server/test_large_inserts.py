@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import example, given
 
-from strandline.jobs.model.serving_errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http import row_list
 from strandline.jobs.server.routes import rows as rows_route
 from strandline.jobs.server.routes import streams

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.model.serving_errors import TimeLimit
 from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.serve.errors import TimeLimit
 from strandline.jobs.serve.limits import Limits
 from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.queries.pool import Queries

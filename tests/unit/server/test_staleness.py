@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import errors
 
-from strandline.jobs.model.serving_errors import RequestRefused
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state.topics import Lag, Topics, staleness

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from strandline.jobs.expect.data_docs import write_docs
-from strandline.jobs.model.serving_errors import Unauthenticated
+from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.access.tokens import Tokens, make_token, revoke_token
 from strandline.jobs.server.app import application

@@ -10,9 +10,8 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.definitions import Source, View, gives_the_same_rows
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
-from strandline.jobs.model.same_meaning import gives_the_same_rows
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup
 from strandline.jobs.operate.backup.plan import plan_backup

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from strandline.jobs.model.options import Expectation, Stewardship
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.model.stewardship import Expectation, Stewardship
 from strandline.jobs.session.apply import apply, run_file
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import Lake

@@ -12,8 +12,8 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, Bound, Changes, functions
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AggregateCall
 from strandline.jobs.model.errors import NotSupported, TypeMismatch
+from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import SqlType
 from tests.support.aggregate_cases import CALLS, called
 from tests.support.rule_harness import call, parse

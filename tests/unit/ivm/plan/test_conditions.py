@@ -17,8 +17,8 @@ from strandline.jobs.ivm.plan.map import map_stage
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.ivm.plan.rows import Rows
 from strandline.jobs.model.errors import ConditionLost
+from strandline.jobs.model.options import State
 from strandline.jobs.model.stage import AggregateStage, MapStage, Stage
-from strandline.jobs.model.view_options import State
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Query
 from strandline.jobs.sql.from_text import parse_query

@@ -6,9 +6,8 @@ import pytest
 
 from strandline.jobs.ivm.plan.key import key_of
 from strandline.jobs.model import types as t
-from strandline.jobs.model.columns import META_COLUMNS
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Input, JoinType
 from tests.support.plan_bench import e
 

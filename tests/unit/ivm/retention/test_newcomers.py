@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.model.operating_errors import EventsGone
+from strandline.jobs.model.errors import EventsGone
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.state_store.delta import reader
 from tests.support.retained_lake import FOLDS, LOOK_BACK, PIPELINE, RetainedLake

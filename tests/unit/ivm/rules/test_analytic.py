@@ -15,10 +15,9 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.rules.analytic import analytic_rule
 from strandline.jobs.model import types as t
-from strandline.jobs.model.calls import AnalyticCall
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import AnalyticStage
+from strandline.jobs.model.stage import AnalyticCall, AnalyticStage
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 

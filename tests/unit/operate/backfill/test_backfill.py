@@ -11,8 +11,7 @@ import pytest
 
 from strandline.jobs.ivm.refresh import backfill_stage
 from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.operating_errors import RangeInseparable
+from strandline.jobs.model.errors import RangeInseparable, RefreshFailed
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backfill.execute import BackfillResult, execute_backfill
 from strandline.jobs.operate.backfill.period import period_of

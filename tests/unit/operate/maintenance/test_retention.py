@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from strandline.jobs.model.operating_errors import EventsGone
+from strandline.jobs.model.errors import EventsGone
 from strandline.jobs.model.settings import RetentionSettings, load_settings
 from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance

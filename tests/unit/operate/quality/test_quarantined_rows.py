@@ -9,8 +9,8 @@ import pytest
 
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
+from strandline.jobs.model.options import Expectation
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stewardship import Expectation
 from strandline.jobs.query.clauses.quarantine import row_condition
 from strandline.jobs.query.expressions.infer import condition
 from strandline.jobs.query.expressions.scope import Scope

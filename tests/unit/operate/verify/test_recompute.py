@@ -9,8 +9,8 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.event_logs import log_spec
-from strandline.jobs.model.columns import META_COLUMNS
 from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.verify.findings import Check
 from strandline.jobs.operate.verify.queries import frozen, queries

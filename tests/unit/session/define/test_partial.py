@@ -7,11 +7,11 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
-from strandline.jobs.model.serving_errors import KeyRequired
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.errors import KeyRequired
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.errors import StrandlineError

@@ -2,6 +2,7 @@
 
 ServeError
 ├── RequestRefused            serve.request_refused       stop
+├── MediaTypeRefused          serve.media_type_refused    stop
 ├── KeyRequired               serve.key_required          stop
 ├── NoConsistentCut           serve.no_consistent_cut     retry
 ├── CutExpired                serve.cut_expired           retry
