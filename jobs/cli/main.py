@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.report import RunReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.results import Result
-    from strandline.jobs.session.apply_plan import ApplyPlan
+    from strandline.jobs.session.apply import ApplyPlan
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,39 +1,55 @@
-"""A `.sql` file as a pipeline: read, checked as a whole, then registered as a whole."""
+"""A `.sql` file as a pipeline: read with its sidecar, checked as a whole, shown as a plan, registered as a whole."""
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
 
 from strandline.jobs.catalog.called import Called
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.definitions import Source, same
-from strandline.jobs.model.errors import SqlError, SqlSyntaxError
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import InsertQuery, Source, View, gives_the_same_rows, same
+from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
+from strandline.jobs.model.options import STEWARDSHIP_OPTIONS
+from strandline.jobs.run.shared.reading import shared_tables
 from strandline.jobs.session import catalog_changes
-from strandline.jobs.session.apply_plan import ApplyPlan, plan_of
+from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
+from strandline.jobs.session.define.replaced import ColumnDiff
 from strandline.jobs.session.define.source import check_name
-from strandline.jobs.session.functions import FunctionChange
-from strandline.jobs.session.functions import register as register_function
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.jobs.session.sidecar import tended
-from strandline.jobs.session.type_names import create as create_type
+from strandline.jobs.session.user_defined import FunctionChange, create_type, register_function
 from strandline.jobs.sql.statements import parse
-from strandline.jobs.sql.syntax import CreateFunction, CreateSource, CreateType, CreateView, InsertSelect, Statement
+from strandline.jobs.sql.syntax import (
+    CreateFunction,
+    CreateSource,
+    CreateType,
+    CreateView,
+    InsertSelect,
+    Option,
+    Statement,
+)
 from strandline.state_store.delta import reader
 from strandline.state_store.folders import copy_to_disk
 from strandline.state_store.layout import Lake
+from strandline.state_store.wording import Name, Text, joined, quoted, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from strandline.jobs.model.definitions import View
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition, View
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.results import Result
+    from strandline.jobs.session.catalog_changes import Change
+    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)
@@ -205,3 +221,217 @@ def _rehearse_replacement(
 def _first_words(statement: Statement) -> str:
     """The first two words of a statement, which name it."""
     return " ".join(statement.sql.split()[:2]).upper()
+
+
+# The plan of `strandline apply`: what a file would create and replace, what that reads, and who follows it.
+
+_OUTCOMES = {"created": "create", "replaced": "replace", "altered": "alter", "repaired": "repair"}
+_ENDS = "what has been begun of it comes to its end"
+_COMES_FIRST = "another definition of it has been begun, and comes first: then say this one again"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to one definition.
+
+    Attributes:
+        outcome: as of `Change`; `kept` for what belongs to the pipeline and is not in the file any more.
+        what: the definition, in words.
+        columns: of a view that is replaced, or a source that is altered, the difference in columns.
+        reads: (input, its rows now) of a view whose rows are computed from history.
+        followers: what reads a view that is replaced, and takes in the difference.
+        unproved: why the rows of a view that is replaced will not be compared with its SQL; None: they will.
+        untouched: what reads a source that is altered, and keeps the columns that it knows.
+        shared_with: the views that have some of the stages of a view that is replaced.
+        only_adds: of a view that is replaced, rows are only ever added to it.
+        late: of what is computed from history, the logs that begin late, in words.
+        begun: what was found begun of its name, in words.
+    """
+
+    outcome: str
+    what: str
+    columns: str | None = None
+    reads: tuple[tuple[str, int], ...] = ()
+    followers: tuple[str, ...] = ()
+    unproved: str | None = None
+    untouched: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
+    only_adds: bool = False
+    late: tuple[str, ...] = ()
+    begun: str | None = None
+
+    def __str__(self) -> str:
+        return self.said
+
+    @property
+    def said(self) -> Text:
+        """The step, in a sentence."""
+        parts: list[str] = [sentence("{} {}", f"{self.outcome:<9}", self.what)]
+        parts += [] if self.columns is None else [self.columns]
+        parts += [sentence("reads {} rows of '{}'", f"{rows:,}", Name(name)) for name, rows in self.reads]
+        parts += self.late
+        if self.only_adds:
+            parts.append("rows are added, and it stays as it is if one would go")
+        if self.shared_with:
+            parts.append(sentence("shares stages with {}", quoted(self.shared_with)))
+        if self.followers:
+            parts.append(sentence("{} follow by the difference", quoted(self.followers)))
+        if self.unproved is not None:
+            parts.append(sentence("its rows will not be proved: {}", self.unproved))
+        if self.untouched:
+            stays = "stays as it is" if len(self.untouched) == 1 else "stay as they are"
+            parts.append(sentence("{} {}", quoted(self.untouched), stays))
+        if self.begun is not None:
+            parts.append(self.begun)
+        return joined("; ", parts)
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """The steps of applying a file, in order. Nothing was changed yet. Steps have the names that are stored."""
+
+    pipeline: str
+    steps: tuple[Step, ...]
+    called: Called = field(default_factory=Called)
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The definitions, in words, that others take the place of."""
+        return tuple(self.called.shown(step.what) for step in self.steps if step.outcome == "replace")
+
+    @property
+    def alters(self) -> tuple[str, ...]:
+        """The sources, in words, that get columns."""
+        return tuple(self.called.shown(step.what) for step in self.steps if step.outcome == "alter")
+
+    def __str__(self) -> str:
+        steps = (self.called.shown(step.said) for step in self.steps)
+        return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in steps)])
+
+
+def plan_of(
+    pipeline: str, changes: Sequence[Change], missing: Sequence[str], catalog: Catalog, lake: Lake
+) -> ApplyPlan:
+    """The plan of these changes.
+
+    Args:
+        changes: as a rehearsal made them.
+        missing: names of the pipeline that are not in the file.
+        catalog: as it is before.
+    """
+    steps = [_step(change, catalog, lake) for change in changes]
+    steps += [Step("kept", sentence("'{}': it is not in the file; DROP removes it", Name(name))) for name in missing]
+    return ApplyPlan(pipeline, tuple(steps), catalog.called)
+
+
+def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
+    definition, what = change.definition, described(change.definition)
+    outcome = _OUTCOMES.get(change.outcome, change.outcome)
+    bare = Step(outcome, what, begun=_ENDS if change.begun == "this" else _COMES_FIRST if change.begun else None)
+    if outcome == "alter":
+        source = catalog.get(definition.name)
+        assert isinstance(source, Source)
+        assert isinstance(definition, Source)
+        return replace(bare, columns=str(ColumnDiff.of(source, definition)), untouched=catalog.readers(source.name))
+    present = catalog.find(definition.name) if outcome == "replace" else None
+    stays = present is not None and gives_the_same_rows(present, definition)
+    if outcome == "unchanged" or stays:
+        return replace(bare, begun=OTHER_BEGUN) if change.begun == "other" else bare
+    if isinstance(definition, Source):
+        return bare
+    if change.begun != "this":
+        reads = tuple((name, _rows(name, catalog, lake)) for name in definition.inputs)
+        bare = replace(bare, reads=reads, late=change.late)
+    if not isinstance(present, View) or not isinstance(definition, View):
+        return bare
+    return replace(
+        bare,
+        columns=str(ColumnDiff.of(present, definition)),
+        followers=catalog.readers(definition.name),
+        unproved=change.unproved,
+        shared_with=_sharing(definition, catalog),
+        only_adds=present.storage == "append" and reader.head(lake.table(present.name)) is not None,
+    )
+
+
+def _sharing(definition: View, catalog: Catalog) -> tuple[str, ...]:
+    """The other views of the pipeline that read shared tables which the definition would read."""
+    wanted = shared_tables(definition, catalog.supposing(definition))
+    others = (each for each in catalog.pipeline(definition.pipeline) if each.name != definition.name)
+    return tuple(each.name for each in others if wanted and wanted & shared_tables(each, catalog))
+
+
+def _rows(name: str, catalog: Catalog, lake: Lake) -> int:
+    """The rows that a definition's table has now: 0 of one that is not there yet."""
+    found: Definition | None = catalog.find(name)
+    table = tables.event_log(found) if isinstance(found, Source) else name
+    head = None if isinstance(found, InsertQuery) else reader.head(lake.table(table))
+    return 0 if head is None else head.record.rows
+
+
+# The sidecar of a `.sql` file: `NAME.yaml` beside `NAME.sql`, with the stewardship of what the file defines.
+#
+#     locations:                     # a stream, table or view of the file
+#       owner: team:logistics
+#       tags: {domain: parcels}
+#       freshness: 5 seconds
+#       expect:
+#         - expect_column_values_to_not_be_null: {column: place}
+#
+# Each entry says what a WITH option of the same name says (`jobs.model.options`), and is checked as one.
+
+AnyStatement = TypeVar("AnyStatement", bound=Statement)
+
+
+def tended(statements: Sequence[AnyStatement], file: Path) -> list[AnyStatement]:
+    """The statements of a file, with the options that its sidecar adds; unchanged when there is none.
+
+    Raises:
+        InvalidQuery: the sidecar is not a mapping of names to options.
+        UnknownName: it names what the file does not define.
+        OptionRefused: it names an option that is none of stewardship.
+    """
+    sidecar = file.with_suffix(".yaml")
+    if not sidecar.is_file():
+        return list(statements)
+    entries = _entries_of(sidecar)
+    named = [each.name for each in statements if isinstance(each, CreateSource | CreateView)]
+    for name in entries:
+        if name not in named:
+            raise UnknownName.among(f"name in {sidecar.name}:", name, named)
+    return [_with_options(each, entries, sidecar) for each in statements]
+
+
+def _entries_of(sidecar: Path) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        entries = yaml.safe_load(sidecar.read_text(encoding="utf-8-sig")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+        raise InvalidQuery(f"'{sidecar}' is no YAML: {' '.join(str(fault).split())}") from fault
+    if not isinstance(entries, dict) or not all(isinstance(each, dict) for each in entries.values()):
+        raise InvalidQuery(f"'{sidecar}' does not map names to options", hint="write name:, and its options below it")
+    return entries
+
+
+def _with_options(statement: AnyStatement, entries: Mapping[str, Mapping[str, Any]], sidecar: Path) -> AnyStatement:
+    if not isinstance(statement, CreateSource | CreateView) or statement.name not in entries:
+        return statement
+    added = []
+    for key, value in entries[statement.name].items():
+        if str(key).upper() not in STEWARDSHIP_OPTIONS:
+            known = ", ".join(name.lower() for name in STEWARDSHIP_OPTIONS)
+            raise OptionRefused(f"'{key}' is no option of {sidecar.name}", hint=f"use one of {known}")
+        added.append(Option(str(key).upper(), _text(value)))
+    return replace(statement, options=(*statement.options, *added))
+
+
+def _text(value: object) -> str:
+    """The value as a WITH option writes it: tags and owners with commas, expectations as YAML."""
+    match value:
+        case dict():
+            return ", ".join(f"{key}={each}" for key, each in value.items())
+        case list() if all(isinstance(each, str) for each in value) and value:
+            return ", ".join(value)
+        case list():
+            return str(yaml.safe_dump(value, allow_unicode=True, default_flow_style=True))
+        case _:
+            return str(value)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.ivm.binding.binding import Binding
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.errors import SqlError, UnknownName
+from strandline.jobs.model.errors import OptionRefused, SqlError, UnknownName
 from strandline.jobs.serve.results import Document, Message, Result
-from strandline.jobs.session import catalog_changes, drops, type_names
-from strandline.jobs.session.properties import Session
+from strandline.jobs.session import catalog_changes
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import (
@@ -46,7 +46,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.session.functions import FunctionChange
+    from strandline.jobs.session.user_defined import FunctionChange
+
+
+_KNOWN = {"auto.offset.reset": ("earliest", "latest")}
+"""{property: its values, the default first}."""
+
+
+@dataclass
+class Properties:
+    """The properties that a user has set by `SET 'name' = 'value'`, for as long as the prompt, script or `-e` lives."""
+
+    values: dict[str, str] = field(default_factory=lambda: {name: values[0] for name, values in _KNOWN.items()})
+
+    def set(self, name: str, value: str) -> None:
+        """Set a property.
+
+        Raises:
+            OptionRefused: there is no such property, or it cannot have that value.
+        """
+        self._check(name)
+        if value.lower() not in _KNOWN[name]:
+            raise OptionRefused(f"'{name}' cannot be '{value}'", hint=f"use one of {', '.join(_KNOWN[name])}")
+        self.values[name] = value.lower()
+
+    def unset(self, name: str) -> None:
+        """Give a property its default again. Raises OptionRefused: there is no such property."""
+        self._check(name)
+        self.values[name] = _KNOWN[name][0]
+
+    @property
+    def from_latest(self) -> bool:
+        """True if push queries begin with the next change, without the present rows."""
+        return self.values["auto.offset.reset"] == "latest"
+
+    @staticmethod
+    def _check(name: str) -> None:
+        if name not in _KNOWN:
+            raise OptionRefused(
+                f"'{name}' is not a property of a session",
+                hint=f"known: {', '.join(_KNOWN)}; everything else is set in strandline.toml",
+            )
+
 
 S = TypeVar("S", bound=Statement)
 
@@ -54,7 +95,7 @@ DEFAULT_PIPELINE = "default"
 
 
 class Interpreter:
-    """One session over one lake.
+    """Executor of one user's statements over one lake.
 
     Args:
         pipeline: the pipeline of the definitions that it makes.
@@ -65,7 +106,7 @@ class Interpreter:
         self.pipeline = pipeline
         self.lake = Lake(settings.lake)
         self.catalog = Catalog(self.lake)
-        self.session = Session()
+        self.properties = Properties()
         self.binding = Binding()
 
     def run(self, text: str) -> Iterator[Result]:
@@ -109,7 +150,9 @@ class Interpreter:
             case CreateFunction() | DropFunction() | DescribeFunction():
                 return self._function(statement)
             case CreateType() | DropType():
-                return Message(type_names.execute(statement, self.catalog))
+                from strandline.jobs.session.user_defined import change_types
+
+                return Message(change_types(statement, self.catalog))
             case InsertValues():
                 return self._insert(statement)
             case Delete() | Update():
@@ -153,30 +196,30 @@ class Interpreter:
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:
         """Define a function written in Python."""
-        from strandline.jobs.session import functions
+        from strandline.jobs.session.user_defined import register_function
 
-        return functions.register(statement, self.catalog, self.settings.functions.modules)
+        return register_function(statement, self.catalog, self.settings.functions.modules)
 
     def _property(self, statement: SetProperty | UnsetProperty) -> Message:
         if isinstance(statement, SetProperty):
-            self.session.set(statement.name, statement.value)
+            self.properties.set(statement.name, statement.value)
             return Message(f"'{statement.name}' is '{statement.value}'")
-        self.session.unset(statement.name)
+        self.properties.unset(statement.name)
         return Message(f"'{statement.name}' has its default again")
 
     def _function(self, statement: CreateFunction | DropFunction | DescribeFunction) -> Result:
-        from strandline.jobs.session import functions
+        from strandline.jobs.session import user_defined
 
         match statement:
             case CreateFunction():
                 return Message(str(self.register_function(statement)))
             case DropFunction():
-                return Message(functions.drop(statement, self.catalog))
+                return Message(user_defined.drop_function(statement, self.catalog))
             case DescribeFunction():
-                return functions.description(statement.name, self.catalog)
+                return user_defined.describe_function(statement.name, self.catalog)
 
     def _insert(self, statement: InsertValues) -> Message:
-        from strandline.jobs.session.inserts import insert
+        from strandline.jobs.session.writes import insert
 
         count = insert(statement, self.catalog, self.settings, self.lake)
         return Message(
@@ -184,7 +227,7 @@ class Interpreter:
         )
 
     def _change(self, statement: Delete | Update) -> Message:
-        from strandline.jobs.session.keyed_changes import delete, update
+        from strandline.jobs.session.writes import delete, update
 
         if isinstance(statement, Delete):
             count = delete(statement, self.catalog, self.settings, self.lake)
@@ -196,10 +239,8 @@ class Interpreter:
 
     def _changed_names(self, statement: Drop | Rename) -> str:
         if isinstance(statement, Drop):
-            return drops.drop(statement, self.catalog, self.lake)
-        from strandline.jobs.session.renames import rename
-
-        return rename(statement, self.catalog)
+            return catalog_changes.drop(statement, self.catalog, self.lake)
+        return catalog_changes.rename(statement, self.catalog)
 
     def _select(self, statement: Select) -> Result:
         from strandline.jobs.functions.python.register import Library
@@ -211,17 +252,16 @@ class Interpreter:
             return pull(statement, self.catalog, self.lake, functions)
         from strandline.jobs.serve.push import push
 
-        return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
+        return push(statement, self.catalog, self.lake, functions, from_latest=self.properties.from_latest)
 
     def _show(self, statement: Show | Describe | Explain | Print) -> Result:
         from strandline.jobs.session import show
-        from strandline.jobs.session.print_topic import print_topic
 
         match statement:
             case Print():
-                return print_topic(statement, self.settings, self.lake)
+                return show.print_topic(statement, self.settings, self.lake)
             case Show():
-                return show.listing(statement, self.catalog, self.session, self.settings, self.lake)
+                return show.listing(statement, self.catalog, self.properties.values, self.settings, self.lake)
             case Describe():
                 return show.description(statement.name, self.catalog, self.lake, extended=statement.extended)
             case Explain():

@@ -1,13 +1,17 @@
-"""The answers of SHOW, DESCRIBE and EXPLAIN, from the catalog and the tables' last commits."""
+"""The answers of SHOW, DESCRIBE, EXPLAIN and PRINT, from the catalog, the tables' last commits and the topics."""
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.serve.format import Table, cell
 from strandline.jobs.serve.results import Document, Rows
 from strandline.jobs.session.catalog_changes import described
@@ -16,17 +20,17 @@ from strandline.state_store.delta import reader
 from strandline.state_store.layout import check_lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from strandline.jobs.catalog.called import Called
     from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.ingest.logs.log import Log, Records
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.session.properties import Session
-    from strandline.jobs.sql.syntax import Explain, Show
+    from strandline.jobs.sql.syntax import Explain, Print, Show
     from strandline.state_store.layout import Lake
 
 
-def listing(statement: Show, catalog: Catalog, session: Session, settings: Settings, lake: Lake) -> Rows:
+def listing(statement: Show, catalog: Catalog, properties: Mapping[str, str], settings: Settings, lake: Lake) -> Rows:
     """`SHOW …`: one row for each thing listed.
 
     Raises:
@@ -42,7 +46,7 @@ def listing(statement: Show, catalog: Catalog, session: Session, settings: Setti
         "TOPICS": lambda: _topics(settings, lake),
         "FUNCTIONS": lambda: _functions(catalog),
         "TYPES": lambda: Rows(("name", "type"), [(name, str(kind)) for name, kind in sorted(catalog.types.items())]),
-        "PROPERTIES": lambda: Rows(("property", "value"), sorted(session.properties.items())),
+        "PROPERTIES": lambda: Rows(("property", "value"), sorted(properties.items())),
     }
     found = rows[statement.what]()
     return replace(found, note="" if found.rows else f"there are none in the lake {lake.root}")
@@ -183,3 +187,49 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     cells = [[cell(value) for value in row] for row in rows]
     table = Table.fitting(names, cells)
     return "\n".join((table.header(), *(table.line(row) for row in cells), table.rule))
+
+
+# `PRINT topic`: the records of a topic as they are, whatever reads them.
+
+_NAMES = ("partition", "offset", "rowtime", "key", "value")
+_LAST = 20
+"""Records of each partition that are shown without FROM BEGINNING: a screen."""
+
+
+def print_topic(statement: Print, settings: Settings, lake: Lake) -> Rows:
+    """The records of a topic, partition by partition: the last ones, or with FROM BEGINNING all that are kept.
+
+    Raises:
+        UnknownName: there is no such topic.
+        SourceUnavailable: the broker does not answer.
+    """
+    log = open_log(settings, lake)
+    if not log.exists(statement.topic):
+        raise UnknownName.among("topic", statement.topic, log.topics())
+    rows = _rows(log, statement)
+    return Rows(_NAMES, list(rows if statement.limit is None else islice(rows, statement.limit)))
+
+
+def _rows(log: Log, statement: Print) -> Iterator[tuple[object, ...]]:
+    begins, ends = log.begin_offsets(statement.topic), log.end_offsets(statement.topic)
+    last = _LAST if statement.limit is None else statement.limit
+    for number, end in sorted(ends.items()):
+        start = begins[number] if statement.from_beginning else max(begins[number], end - last)
+        yield from chain.from_iterable(map(_shown, log.read(statement.topic, number, start, end)))
+
+
+def _shown(records: Records) -> Iterator[tuple[object, ...]]:
+    for place, offset in enumerate(records.offsets):
+        time = dt.datetime.fromtimestamp(records.timestamps[place] / 1000, dt.UTC)
+        yield (records.partition, offset, time, _text(records.keys[place]), _text(records.values[place]))
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes as text; those that are no text, such as AVRO, in hex."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return text if text.isprintable() else f"0x{data.hex()}"

@@ -14,10 +14,10 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.model.stage import inputs_of
-from strandline.jobs.session import type_names
+from strandline.jobs.session.catalog_changes import drop
 from strandline.jobs.session.define.analyze import define
-from strandline.jobs.session.drops import drop
-from strandline.jobs.session.inserts import insert
+from strandline.jobs.session.user_defined import change_types
+from strandline.jobs.session.writes import insert
 from strandline.jobs.sql.statements import (
     AlterSource,
     CreateSource,
@@ -123,7 +123,7 @@ def _take(statement: Statement, program: Program, case: Case, *, verbatim: bool)
         _drop(statement, program)
         return
     if isinstance(statement, CreateType | DropType):
-        _at("define", partial(type_names.execute, statement, program.catalog))
+        _at("define", partial(change_types, statement, program.catalog))
         return
     if isinstance(statement, AlterSource):
         program.catalog.replace(_at("define", partial(define, statement, program.catalog, PIPELINE)))

@@ -1,4 +1,4 @@
-"""The statements about functions that users write in Python: CREATE, DROP and DESCRIBE FUNCTION."""
+"""The statements about what users define beside relations: functions in Python, and names of types."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.model.errors import NameTaken, UnknownName
 from strandline.jobs.serve.format import Table, cell
 from strandline.jobs.serve.results import Document
-from strandline.jobs.session.define.function import function_of
-from strandline.jobs.session.repair import check_repaired_function
+from strandline.jobs.sql.syntax import DropType
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Function
+    from strandline.jobs.model.types import SqlType
     from strandline.jobs.session.catalog_changes import Outcome
-    from strandline.jobs.sql.syntax import CreateFunction, DropFunction
+    from strandline.jobs.sql.syntax import CreateFunction, CreateType, DropFunction
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class FunctionChange:
     function: Function
 
     def __str__(self) -> str:
-        return f"{described(self.function)} {self.outcome}"
+        return f"{_described(self.function)} {self.outcome}"
 
 
-def described(function: Function) -> str:
+def _described(function: Function) -> str:
     """A function in words: `aggregate function 'MEDIAN'`."""
     return f"{'aggregate ' if function.aggregate else ''}function '{function.name}'"
 
 
-def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[str]) -> FunctionChange:
+def register_function(statement: CreateFunction, catalog: Catalog, allowed: Collection[str]) -> FunctionChange:
     """Check a function and put it into the catalog.
 
     Args:
@@ -51,6 +51,8 @@ def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[st
     existing = None if broken else catalog.functions.get(statement.name)
     if existing is not None and statement.if_not_exists:
         return FunctionChange("unchanged", existing)
+    from strandline.jobs.session.define.function import function_of
+
     made = function_of(statement, allowed)
     if existing is not None and replace(existing, sql=made.sql) == made:
         return FunctionChange("unchanged", existing)
@@ -62,12 +64,14 @@ def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[st
             hint=f"DESCRIBE FUNCTION {made.name} shows how; or say CREATE OR REPLACE",
         )
     if broken:
+        from strandline.jobs.session.repair import check_repaired_function
+
         check_repaired_function(made, catalog)
     catalog.put_function(made)
     return FunctionChange("repaired" if broken else "created" if existing is None else "replaced", made)
 
 
-def drop(statement: DropFunction, catalog: Catalog) -> str:
+def drop_function(statement: DropFunction, catalog: Catalog) -> str:
     """Remove a function from the catalog; returns the message for the user.
 
     Raises:
@@ -80,7 +84,7 @@ def drop(statement: DropFunction, catalog: Catalog) -> str:
     return f"'{statement.name}' dropped"
 
 
-def description(name: str, catalog: Catalog) -> Document:
+def describe_function(name: str, catalog: Catalog) -> Document:
     """`DESCRIBE FUNCTION name`; of the language's own functions the kind. Raises UnknownName: there is no such one."""
     from strandline.jobs.functions.aggregates.registry import FUNCTIONS
     from strandline.jobs.functions.registry import SCALARS
@@ -106,5 +110,52 @@ def description(name: str, catalog: Catalog) -> Document:
     shown = {**data, "parameters": ", ".join(f"{each.name} {each.type}" for each in function.parameters)}
     cells = [[cell(fact), cell(value)] for fact, value in shown.items() if fact != "name"]
     table = Table.fitting(("property", "value"), cells)
-    text = "\n".join((described(function), table.header(), *(table.line(row) for row in cells), table.rule))
+    text = "\n".join((_described(function), table.header(), *(table.line(row) for row in cells), table.rule))
     return Document(data, text)
+
+
+def change_types(statement: CreateType | DropType, catalog: Catalog) -> str:
+    """Execute CREATE TYPE or DROP TYPE; the message for the user. Raises as `create_type` and `_drop_type`."""
+    return _drop_type(statement, catalog) if isinstance(statement, DropType) else create_type(statement, catalog)
+
+
+def create_type(statement: CreateType, catalog: Catalog) -> str:
+    """Give a type a name; the message for the user.
+
+    Raises:
+        NameTaken: the name stands for another type, and the statement does not say IF NOT EXISTS.
+    """
+    there = catalog.types.get(statement.name)
+    if there == statement.type or (there is not None and statement.if_not_exists):
+        return f"type '{statement.name}' unchanged"
+
+    def added(types: dict[str, SqlType]) -> dict[str, SqlType]:
+        if statement.name in types:
+            raise NameTaken(
+                f"the type '{statement.name}' is {types[statement.name]}",
+                line=statement.line,
+                column=statement.column,
+                hint=f"DROP TYPE {statement.name}: what uses it keeps its columns",
+            )
+        return {**types, statement.name: statement.type}
+
+    catalog.change_types(added)
+    return f"type '{statement.name}' created"
+
+
+def _drop_type(statement: DropType, catalog: Catalog) -> str:
+    """Forget the name of a type; the message for the user.
+
+    Raises:
+        UnknownName: there is none, and the statement does not say IF EXISTS.
+    """
+    if statement.if_exists and statement.name not in catalog.types:
+        return f"'{statement.name}' is not there"
+
+    def without(types: dict[str, SqlType]) -> dict[str, SqlType]:
+        if statement.name not in types:
+            raise UnknownName.among("type", statement.name, types, line=statement.line, column=statement.column)
+        return {name: sql_type for name, sql_type in types.items() if name != statement.name}
+
+    catalog.change_types(without)
+    return f"'{statement.name}' dropped"
