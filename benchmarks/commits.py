@@ -35,9 +35,9 @@ from pyroaring import BitMap64
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import commit, log
+from strandline.state_store.delta.commit import create_table, new_table_id
 from strandline.state_store.delta.deletion_vectors import write_vectors
 from strandline.state_store.delta.log_upkeep import make_checkpoint
-from strandline.state_store.delta.schema_commits import create_table, new_table_id
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.staging import Staged, stage_rows
 from strandline.state_store.tablespec import TableSpec

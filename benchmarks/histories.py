@@ -35,7 +35,7 @@ from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.tally import Tally
+from strandline.state_store.kernel.settle import Tally
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:

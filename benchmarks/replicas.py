@@ -23,17 +23,16 @@ import pyarrow as pa
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.delta.commit import Rows, commit
-from strandline.state_store.delta.schema_commits import create_table, new_table_id
+from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
 from strandline.state_store.delta.staging import stage_files
 from strandline.state_store.hashing.digest import Digest, digest_of_table
-from strandline.state_store.replicas.base.store import Store
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.lmdb.store import LmdbStore
-from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.lmdb import LmdbStore
+from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.replicas.rocksdb.store import RocksStore
+from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import Store
 from strandline.state_store.tablespec import TableSpec
 
 SCHEMA = pa.schema(

@@ -45,10 +45,10 @@ from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.replicas.rocksdb.store import RocksStore
+from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.state import Layout
 
 PORT = 18_088
 DEFINITIONS = """

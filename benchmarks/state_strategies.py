@@ -37,9 +37,9 @@ from strandline.jobs.run.schedule import Maintained
 from strandline.state_store.delta import reader
 from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.state import Layout
 
 STATES = ("full", "shared", "partial")
 WARM_UP = 2

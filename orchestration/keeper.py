@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, read_beat
-from strandline.state_store.process import Process
+from strandline.state_store.lock import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,14 +25,14 @@ from strandline.orchestration.launch import GRACE_SECONDS
 from strandline.orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import Action
-from strandline.state_store.process import process
+from strandline.state_store.lock import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from strandline.orchestration.progress import Event, Progress
     from strandline.state_store.layout import Lake
-    from strandline.state_store.process import Process
+    from strandline.state_store.lock import Process
 
 POLL_SECONDS: Final = 0.5
 """Between two looks whether the stream lives: one read of /proc."""

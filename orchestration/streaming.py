@@ -19,7 +19,7 @@ from strandline.orchestration.roles import Role, identifier, role_of
 from strandline.orchestration.stream import Pace, Watch, stream_command
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import Lake
-from strandline.state_store.process import process
+from strandline.state_store.lock import process
 
 _INTERVAL_SECONDS = 10
 """Between two ticks, of which each costs a query of the last runs and one small file for each pipeline. A stream that

@@ -37,7 +37,7 @@ from strandline.orchestration.metadata import (
 )
 from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, as_called, asset_key, code_hash, identifier
 from strandline.orchestration.stewards import stewardship_of
-from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
+from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,14 +9,14 @@ lost, and nobody may say that it has no rows.
 from __future__ import annotations
 
 import shlex
+import time
 from typing import TYPE_CHECKING
 
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import TableLost
-from strandline.state_store.files import make_folder, replace
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import make_folder, move_folder, remove_file, replace
 from strandline.state_store.layout import name_of
-from strandline.state_store.paths import files_in
+from strandline.state_store.paths import files_in, is_folder
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -76,3 +76,18 @@ def identity(lake: Lake, table: str) -> str | None:
 def mark(lake: Lake, table: str) -> LakePath:
     """The file of a table's mark."""
     return lake.begun / f"{lake.table(table).name}.json"
+
+
+# Tables set aside: moved out of the way of one that is begun anew, and kept for whoever wants to look.
+
+
+def set_aside(lake: Lake, table: str) -> LakePath | None:
+    """Move a table's folder to `<lake>/aside/`; None when there is no such table. On a disk it is one step."""
+    path = lake.table(table)
+    forget(lake, table)
+    if not is_folder(path):
+        return None
+    make_folder(lake.aside)
+    target = lake.aside / f"{path.name}-{time.time_ns()}"
+    move_folder(path, target)
+    return target

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from strandline.state_store.errors import NegativeWeight
 from strandline.state_store.python_values import python_values
+from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -14,17 +14,26 @@ StorageUnavailable when the store does not answer: it may have been done neverth
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import time
+from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from uuid import uuid4
 
 from strandline.state_store.disk_errors import disk_errors
-from strandline.state_store.errors import StorageDenied
+from strandline.state_store.errors import StorageDenied, StoreError
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.location import Location
+from strandline.state_store.lock import process
+from strandline.state_store.paths import LakePath, Location, within
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from strandline.state_store.paths import LakePath
@@ -132,3 +141,178 @@ def _temporary(path: Path, data: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     write_new(temporary, data)
     return temporary
+
+
+# Folders of a lake as wholes: removed, moved, copied.
+#
+# On a disk a folder is renamed in one step. An object store has no folders and nothing to rename: there a table's
+# folder is copied and then removed object by object, its log first and from the newest entry down. So whoever reads
+# meanwhile finds an older version of the table, or none, and never one whose files are gone.
+
+_LOG: Final = "_delta_log"
+_HINT: Final = f"{_LOG}/_last_checkpoint"
+_FILLED: Final = (errno.ENOTEMPTY, errno.EEXIST)
+"""What systems say of a folder in which something is."""
+
+
+def remove_file(path: LakePath) -> None:
+    """Remove a file; nothing happens when there is none. On a disk its folder is not flushed."""
+    if isinstance(path, Location):
+        path.delete()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: LakePath) -> None:
+    """Remove a folder and all in it."""
+    if isinstance(folder, Location):
+        for name in _from_the_log_down(folder):
+            failpoint("inside-removal")
+            (folder / name).delete()
+    else:
+        shutil.rmtree(folder)
+
+
+def discard_folder(folder: LakePath) -> None:
+    """Remove a folder that nothing names; what cannot be removed is left to clean-up."""
+    if isinstance(folder, Location):
+        with suppress(StoreError):
+            remove_folder(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_left_behind(where: Path, prefix: str) -> None:
+    """Remove the temporary folders `<prefix><pid>-…` in a folder whose processes were killed."""
+    for folder in where.glob(f"{prefix}*"):
+        pid = folder.name.removeprefix(prefix).partition("-")[0]
+        if pid.isdecimal() and process(int(pid)) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def move_folder(folder: LakePath, target: LakePath) -> None:
+    """Give a folder another name, which is not taken; on a disk in one step, flushed.
+
+    On an object store a kill may leave a copy that is not whole under the new name, and part of the old one.
+    """
+    if isinstance(folder, Location) and isinstance(target, Location):
+        for name in reversed(_from_the_log_down(folder)):
+            failpoint("inside-copy")
+            (target / name).replace((folder / name).read_bytes())
+        remove_folder(folder)
+    elif isinstance(folder, Path) and isinstance(target, Path):
+        folder.rename(target)
+        sync_folder(folder.parent)
+        sync_folder(target.parent)
+    else:
+        raise ValueError(f"'{target}' is another storage than that of '{folder}'")
+
+
+def copy_to_disk(folder: LakePath, target: Path) -> None:
+    """Copy a folder and all in it to one on this machine that is not there yet; nothing if there is none to copy."""
+    if isinstance(folder, Path):
+        if folder.exists():
+            shutil.copytree(folder, target)
+        return
+    for file in folder.list(recursive=True):
+        copy = target / within(file, folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+
+
+def remove_if_empty(folder: LakePath) -> None:
+    """Remove a folder if it is there and nothing is in it; an object store has no empty ones."""
+    if isinstance(folder, Path):
+        # The system looks and removes at once: another process may fill or remove it between two steps of ours.
+        with suppress(FileNotFoundError):
+            try:
+                folder.rmdir()
+            except OSError as error:
+                if error.errno not in _FILLED:
+                    raise
+
+
+def _from_the_log_down(folder: Location) -> Sequence[str]:
+    """The names below a table's folder: the hint, the log from the newest entry down, then all else."""
+    names = sorted((within(file, folder) for file in folder.list(recursive=True)), reverse=True)
+    return sorted(names, key=lambda name: (name != _HINT, not name.startswith(f"{_LOG}/")))
+
+
+# Files that are never written twice, read once: a log's entries, deletion vectors.
+#
+#     read(file) ──stat──> as it was when it was read?  ──yes──> what was read
+#                                                       ──no───> read, checked, remembered
+#
+# A restore or another tool may put another file under the same name. So a file is told by device, inode, size and the
+# time of its last change, which no tool can set. One that changed a moment ago is read each time: a second change
+# might have the same time.
+
+Read = TypeVar("Read")
+
+Place = tuple[int, int, int, int]
+"""Device, inode, size and the time of the last change, in nanoseconds."""
+_Name = tuple[str, tuple[int, int] | None]
+_MOMENT_NS: Final = 20_000_000
+"""Longer than two ticks of the clock that files get their times by."""
+_LEAST: Final = 512
+"""Bytes that a file counts for beside its own: its name and place."""
+_PARTS: Final = 16
+"""One file must leave room for so many."""
+
+
+def place_of(about: os.stat_result) -> Place:
+    """What tells a file from another one under its name. A tool that restores a file may set any other time of it."""
+    return about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns
+
+
+@dataclass(frozen=True)
+class _Known(Generic[Read]):
+    place: Place
+    size: int
+    found: Read
+
+
+class Unchanged(Generic[Read]):
+    """What was read of some files. Safe for several threads, which must not change what they get.
+
+    Args:
+        most: bytes that were read to make what is remembered; what was asked for longest ago goes first.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._kept: OrderedDict[_Name, _Known[Read]] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, file: LakePath, read: Callable[[], Read], part: tuple[int, int] | None = None) -> Read:
+        """What `read` gives, or gave when the file was the same.
+
+        Args:
+            part: of the file, that is read: where it begins, and its bytes. Without it, all of it.
+
+        Raises: as `read` does; FileNotFoundError.
+        """
+        if not isinstance(file, Path):
+            return read()
+        name = (str(file), part)
+        about = os.stat(name[0])
+        place = place_of(about)
+        with self._lock:
+            known = self._kept.get(name)
+            if known is not None and known.place == place:
+                self._kept.move_to_end(name)
+                return known.found
+        found = read()
+        size = _LEAST + (about.st_size if part is None else part[1])
+        if size <= self._most // _PARTS and time.time_ns() - about.st_ctime_ns > _MOMENT_NS:
+            self._keep(name, _Known(place, size, found))
+        return found
+
+    def _keep(self, name: _Name, known: _Known[Read]) -> None:
+        with self._lock:
+            before = self._kept.pop(name, None)
+            self._kept[name] = known
+            self._bytes += known.size - (before.size if before is not None else 0)
+            while self._bytes > self._most:
+                self._bytes -= self._kept.popitem(last=False)[1].size

@@ -2,10 +2,125 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from strandline.state_store.columns import FILE, POSITION, STATE
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+# The names of the columns that the store itself adds to rows. No visible column may have one of them.
+#
+# | column | part of | meaning |
+# | --- | --- | --- |
+# | `__state` | a stored row | the state kept beside the visible columns, as one struct |
+# | `__weight` | a change | +1: the row is inserted, −1: it is retracted |
+# | `_commit_version`, `_commit_timestamp` | a change | the commit that made it |
+# | `__exists` | a settled row | false: the key is deleted |
+# | `__old` | a settled row | the row stored before, NULL when the key was absent; its last two fields are its place: |
+# | `__file`, `__position` | a stored row | its data file as a URL, and its number in that file, from 0 |
+
+STATE = "__state"
+WEIGHT = "__weight"
+VERSION = "_commit_version"
+TIMESTAMP = "_commit_timestamp"
+EXISTS = "__exists"
+OLD = "__old"
+FILE = "__file"
+POSITION = "__position"
+
+
+# The stored columns of a table, from Spark's DDL into the JSON that Delta's log has: without a JVM to parse it.
+#
+# INT | BIGINT | STRING | …        "integer" | "long" | "string" | … DECIMAL(p, s)                    "decimal(p,s)"
+# ARRAY<t>, MAP<k, v>              {"type": "array", …}, {"type": "map", …} STRUCT<`name`: t, …>             {"type":
+# "struct", "fields": […]}
+
+_TOKEN: Final = re.compile(r"`(?:[^`]|``)*`|\w+|[<>(),:]")
+_PLAIN: Final[Mapping[str, str]] = {
+    "BOOLEAN": "boolean",
+    "INT": "integer",
+    "BIGINT": "long",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}
+"""The plain types that our tables have."""
+
+
+def schema_json(columns: Sequence[tuple[str, str]]) -> str:
+    """The schema of columns, (name, Spark DDL type) each, as Delta's `schemaString`; every value may be NULL.
+
+    Raises:
+        ValueError: a type is none that our tables have.
+    """
+    fields = [_field(name, _parsed(spark_type)) for name, spark_type in columns]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def _parsed(text: str) -> Any:
+    tokens = iter([*_TOKEN.findall(text), ""])
+    found = _type(tokens)
+    if next(tokens):
+        raise ValueError(f"'{text}' is no type of a stored column")
+    return found
+
+
+def _type(tokens: Iterator[str]) -> Any:
+    match next(tokens).upper():
+        case "ARRAY":
+            _expect(tokens, "<")
+            element = _type(tokens)
+            _expect(tokens, ">")
+            return {"type": "array", "elementType": element, "containsNull": True}
+        case "MAP":
+            _expect(tokens, "<")
+            key = _type(tokens)
+            _expect(tokens, ",")
+            value = _type(tokens)
+            _expect(tokens, ">")
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+        case "STRUCT":
+            _expect(tokens, "<")
+            return {"type": "struct", "fields": list(_fields(tokens))}
+        case "DECIMAL":
+            _expect(tokens, "(")
+            precision = next(tokens)
+            _expect(tokens, ",")
+            scale = next(tokens)
+            _expect(tokens, ")")
+            return f"decimal({precision},{scale})"
+        case plain if plain in _PLAIN:
+            return _PLAIN[plain]
+        case other:
+            raise ValueError(f"'{other}' is no type of a stored column")
+
+
+def _fields(tokens: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """The fields of a struct, up to its `>`."""
+    more = True
+    while more:
+        name = next(tokens)
+        _expect(tokens, ":")
+        plain = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        yield _field(plain, _type(tokens))
+        more = _expect(tokens, ",", ">") == ","
+
+
+def _field(name: str, found: Any) -> dict[str, Any]:
+    return {"name": name, "type": found, "nullable": True, "metadata": {}}
+
+
+def _expect(tokens: Iterator[str], *wanted: str) -> str:
+    token = next(tokens)
+    if token not in wanted:
+        raise ValueError(f"'{token}' stands where {' or '.join(wanted)} must")
+    return token
+
 
 # Readers can resume, and tables be restored, from versions up to this age. A month: longer than any holiday's outage;
 # Delta's default for removed files is 7 days, after which it refuses to read the changelog even if the files remain.

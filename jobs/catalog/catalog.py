@@ -25,8 +25,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
 from strandline.jobs.model.types import SqlType
-from strandline.state_store.files import make_folder, replace, sync_folder
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
 from strandline.state_store.layout import Lake, safe_name
 from strandline.state_store.paths import LakePath, is_folder
 from strandline.state_store.wording import Name, quoted, sentence

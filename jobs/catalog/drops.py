@@ -21,8 +21,7 @@ from strandline.jobs.model import tables
 from strandline.state_store.begun import forget, marked
 from strandline.state_store.checksum import of_members
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import make_folder, replace, sync_folder
-from strandline.state_store.folders import remove_file, remove_folder
+from strandline.state_store.files import make_folder, remove_file, remove_folder, replace, sync_folder
 from strandline.state_store.layout import Lake, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
 

@@ -14,8 +14,7 @@ from typing import Final
 
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.files import make_folder
-from strandline.state_store.location import Location
-from strandline.state_store.paths import LakePath
+from strandline.state_store.paths import LakePath, Location
 from strandline.state_store.storage.lease import LEASE_SECONDS, Lease, lease
 
 _PATIENCE_SECONDS: Final = 4 * LEASE_SECONDS

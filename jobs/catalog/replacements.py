@@ -21,9 +21,8 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StorageDenied, StorageUnavailable, StrandlineError
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import make_folder, sync_folder
+from strandline.state_store.files import make_folder, remove_file, sync_folder
 from strandline.state_store.files import replace as replace_file
-from strandline.state_store.folders import remove_file
 from strandline.state_store.layout import safe_name
 from strandline.state_store.paths import files_in
 

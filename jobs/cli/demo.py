@@ -21,10 +21,10 @@ from strandline.jobs.session.apply import apply, pipeline_of, read_text
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Delete, InsertValues
-from strandline.state_store.columns import VERSION, WEIGHT
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

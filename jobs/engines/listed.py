@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.model.relation import Relation
-from strandline.state_store.columns import STATE
+from strandline.state_store.tablespec import STATE
 
 
 def listed(relation: Relation, engine: Engine) -> list[str]:

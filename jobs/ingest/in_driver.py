@@ -23,9 +23,9 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
 from strandline.jobs.ingest.ranges import NEVER, Range
 from strandline.jobs.ingest.source import TopicsReader
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.tablespec import schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ class Relation:
 
 
 # Columns beside those that a statement declares: an event's place and time, the bounds of windows, and the columns of
-# dead letters. The store's own columns are in `state_store.columns`.
+# dead letters. The store's own columns are in `state_store.tablespec`.
 
 HEADERS = t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))
 """The type of all headers of a record."""

@@ -35,9 +35,8 @@ from pydantic_settings import (
 )
 
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.location import Location
-from strandline.state_store.storage.open import lake_path
-from strandline.state_store.storage.options import StorageOptions
+from strandline.state_store.paths import Location
+from strandline.state_store.storage.open import StorageOptions, lake_path
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from strandline.jobs.model.stage import (
     storage_of_body,
 )
 from strandline.jobs.model.types import BIGINT, SqlType, struct
-from strandline.state_store.columns import STATE
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import STATE, TableSpec
 
 Columns = tuple[tuple[str, SqlType], ...]
 _EVENT = ("_partition", "_offset")

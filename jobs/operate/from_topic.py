@@ -29,8 +29,7 @@ from strandline.jobs.publish.topic import open_topic
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.swap import difference
 from strandline.state_store import begun
-from strandline.state_store.aside import set_aside
-from strandline.state_store.columns import STATE
+from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import REBUILD, CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState, VersionGone
@@ -38,6 +37,7 @@ from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.kernel.table import KernelTable
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

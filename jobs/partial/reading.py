@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.state_store.columns import STATE
 from strandline.state_store.delta import reader
+from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,8 +21,8 @@ from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.wire_columns import wire_column
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.errors import EncodeFailed
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.errors import DuplicateKey
+from strandline.state_store.tablespec import WEIGHT
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from strandline.jobs.publish.live_records import live_records, newest_generation
 from strandline.jobs.publish.plan import PublishPlan, plan_publication
 from strandline.jobs.publish.position import Position
 from strandline.state_store.commits import Head
-from strandline.state_store.delta import feed, log, reader
+from strandline.state_store.delta import log, reader, rows
 from strandline.state_store.delta.log_upkeep import flush_log
 from strandline.state_store.errors import InputReplaced, VersionGone
 from strandline.state_store.leases import ReaderLease
@@ -168,7 +168,7 @@ class Publisher:
         schema = reader.schema(self._table, commits[-1].version)
         for commit in commits:
             if commit.changes_rows:
-                changes = feed.changes_of(self._table, commit, schema)
+                changes = rows.changes_of(self._table, commit, schema)
                 origin = Origin(position.at.table, position.generation, commit.version)
                 yield from self._encoder.changes(changes, origin, commit.timestamp)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.run.jars import home
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.state_store.layout import Lake
-    from strandline.state_store.storage.options import StorageOptions
+    from strandline.state_store.storage.open import StorageOptions
 
 _JARS: Final = home("s3")
 # The URLs of a lake are s3://…, as delta-rs and all others write them; s3a:// is Hadoop's own word.

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.run.orphans import noted_jvm
-from strandline.state_store.folders import discard_folder
+from strandline.state_store.files import discard_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
 from strandline.state_store.begun import forget
 from strandline.state_store.delta import reader
-from strandline.state_store.folders import remove_folder
+from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import folders_in
 from strandline.state_store.wording import Name, quoted, sentence

@@ -23,10 +23,10 @@ from strandline.jobs.ivm.rules.stored import spec_of, state_type, stored_columns
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
-from strandline.state_store.columns import STATE, WEIGHT
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.tablespec import STATE, WEIGHT
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

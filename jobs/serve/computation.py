@@ -16,7 +16,7 @@ from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.types import struct
 from strandline.jobs.query.logical import outputs_of
 from strandline.jobs.query.recompute.select import recompute_sql
-from strandline.state_store.columns import STATE
+from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from strandline.jobs.query.logical import PullQuery

@@ -24,11 +24,11 @@ from strandline.jobs.serve.readable import CHANGES, changes_call, check_stored, 
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.trees import identifier
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import StoreError, TableMissing, VersionGone
 from strandline.state_store.paths import file_size
+from strandline.state_store.tablespec import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,8 +35,8 @@ from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_
 from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.results import Tombstone, Weighted
 from strandline.jobs.serve.values import python_rows
-from strandline.state_store.columns import VERSION, WEIGHT
 from strandline.state_store.delta import reader
+from strandline.state_store.tablespec import VERSION, WEIGHT
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from strandline.jobs.sql.syntax import (
     Statement,
 )
 from strandline.state_store.delta import reader
-from strandline.state_store.folders import copy_to_disk
+from strandline.state_store.files import copy_to_disk
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, Text, joined, quoted, sentence
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.model import tables
 from strandline.jobs.serve.values import python_rows
 from strandline.jobs.testing.compare import RowsDiffer, net, row_text, rows_differ
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.delta import log, reader
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -29,7 +29,7 @@ from strandline.jobs.model.settings import IngestSettings, KafkaSettings, Regist
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.testing.outcome import Fault, check, versions_of
 from strandline.jobs.testing.typed import Event, TypedCase, TypedStep
-from strandline.state_store.folders import copy_to_disk, discard_folder, remove_folder
+from strandline.state_store.files import copy_to_disk, discard_folder, remove_folder
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:

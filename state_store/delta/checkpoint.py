@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.state_store.checksum import MARK, PLACE, intact, sealed
-from strandline.state_store.delta.hint import write_hint
+from strandline.state_store.delta.entry import write_hint
 from strandline.state_store.files import create
 
 if TYPE_CHECKING:

@@ -11,22 +11,24 @@ that was reported survives a power cut, and no version stands on one that does n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import uuid
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from strandline.state_store.commits import Head
-from strandline.state_store.delta import log
+from strandline.state_store.commits import COLUMNS, Head
+from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.deletion_vectors import deleted_rows, write_vectors
 from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.log import commit_file, commit_info, now_ms, write_commit
 from strandline.state_store.delta.log_upkeep import flush_log, make_checkpoint
+from strandline.state_store.delta.schema import widened
 from strandline.state_store.delta.snapshot import moved_on, read_snapshot
 from strandline.state_store.delta.statistics import loosened, row_count
 from strandline.state_store.delta.sums import ROWS_TAG, rows_tag, tagged_digest
 from strandline.state_store.errors import CommitConflict, CorruptState, DiskFailed
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import sync_folder
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import make_folder, remove_file, sync_folder
 from strandline.state_store.layout import table_at
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
 from strandline.state_store.wording import sentence
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
 
     from strandline.state_store.commits import CommitRecord
     from strandline.state_store.delta.entry import Action
-    from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.delta.snapshots import Snapshots
+    from strandline.state_store.delta.snapshot import Snapshot, Snapshots
     from strandline.state_store.delta.staging import Staged
     from strandline.state_store.hashing.digest import Digest
     from strandline.state_store.paths import LakePath
@@ -275,3 +276,87 @@ def conflict(path: LakePath, version: int) -> CommitConflict:
         where=str(path),
         hint="run the refresh again; two pipelines must not write one table",
     )
+
+
+# The commits that say what the columns of a table are: version 0, which creates it, and one that adds columns.
+#
+#     version 0   a, b             no rows
+#     version 7   a, b             files without c
+#     version 8   a, b, c          the same files: c is NULL in their rows    mode `columns`, no change for readers
+#     version 9   a, b, c          one more file, with c
+#
+# Delta has a column that a file lacks read as NULL. The digest of the same rows is another one with it, so they are
+# read once.
+
+
+def create_table(path: LakePath, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:
+    """Write version 0: the schema and no rows. Atomic; False when the table exists.
+
+    It is not left to a Delta library: Spark takes seconds for it, and delta-rs requires every reader to know the
+    VARIANT type as soon as deletion vectors are on.
+
+    Args:
+        schema_json: the schema in Delta's (and Spark's) JSON form.
+        record: its `table` is the identity of the table.
+    """
+    vectors = properties.get("delta.enableDeletionVectors") == "true"
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 4}
+    if vectors:
+        features = ["appendOnly", "changeDataFeed", "deletionVectors", "invariants"]
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+        protocol |= {"readerFeatures": ["deletionVectors"], "writerFeatures": features}
+    metadata = {
+        "id": record.table,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema_json,
+        "partitionColumns": [],
+        "configuration": dict(properties),
+        "createdTime": now_ms(),
+    }
+    make_folder(commit_file(path, 0).parent)
+    failpoint("after-table-folder")
+    return write_commit(path, 0, [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}])
+
+
+def new_table_id() -> str:
+    """The identity of a table that is made anew."""
+    return str(uuid.uuid4())
+
+
+def digest_with(path: LakePath, head: Head, schema_json: str) -> Digest:
+    """The digest of the rows as they are read with all of these columns.
+
+    Args:
+        schema_json: all columns that the table is to have, as Delta's `schemaString`; those that it has are among them.
+
+    Raises:
+        CorruptState: the table has a column that it would lose, or have in another type; or its rows do not read.
+        VersionGone: a data file is gone.
+    """
+    before = read_snapshot(path, head.version)
+    return reader.digest_of_rows(path, replace(before, metadata=_wider(before, schema_json)))
+
+
+def widen(path: LakePath, head: Head, schema_json: str, record: CommitRecord) -> Head:
+    """Make the version after `head`, in which the table has further columns; its new head.
+
+    Args:
+        schema_json: as of `digest_with`.
+        record: of the commit, with the digest that the rows have by then; its mode and counts are filled in here.
+
+    Raises:
+        CommitConflict: another writer made that version.
+        CorruptState: as of `digest_with`, but for the rows.
+        DiskFailed: as of `commit`.
+    """
+    before = read_snapshot(path, head.version)
+    wider = _wider(before, schema_json)
+    made = replace(record, mode=COLUMNS, inserted=0, deleted=0).identified(before.table_id)
+    flush_log(path)
+    failpoint("before-log-entry")
+    enter(path, head, [commit_info("ADD COLUMNS", made), transaction(path, made), {"metaData": wider}], Files())
+    return Head(head.version + 1, made)
+
+
+def _wider(before: Snapshot, schema_json: str) -> dict[str, Any]:
+    return {**before.metadata, "schemaString": widened(before.metadata["schemaString"], schema_json)}

@@ -22,16 +22,16 @@ from pyarrow.fs import LocalFileSystem
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.staging import checksum
 from strandline.state_store.errors import CorruptState, VersionGone
+from strandline.state_store.files import place_of
 from strandline.state_store.layout import table_at
-from strandline.state_store.location import Location
-from strandline.state_store.unchanged import place_of
+from strandline.state_store.paths import Location
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline.state_store.files import Place
     from strandline.state_store.paths import LakePath
-    from strandline.state_store.unchanged import Place
 
 # The checksums of Parquet's pages are not verified by default. They are what files of other tools have.
 _PARQUET: Final = ds.ParquetFileFormat(

@@ -21,10 +21,9 @@ import numpy as np
 from pyroaring import BitMap64
 
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.files import write_new
+from strandline.state_store.files import Unchanged, write_new
 from strandline.state_store.layout import table_at
 from strandline.state_store.paths import open_file
-from strandline.state_store.unchanged import Unchanged
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.state_store.begun import check_not_lost, note
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.log_listing import LOG
+from strandline.state_store.delta.log import LOG
 from strandline.state_store.errors import CommitsLost, StoreError
+from strandline.state_store.files import Unchanged
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import files_in, folders_in, side_by_side
-from strandline.state_store.unchanged import Unchanged
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

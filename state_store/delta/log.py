@@ -9,6 +9,7 @@ Reading a commit takes 0.1 ms, opening the table several; and a head is read bef
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,10 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from strandline.state_store.commits import REBUILD
-from strandline.state_store.delta import log_listing
-from strandline.state_store.delta.entry import ENGINE, Action, decode, encode
-from strandline.state_store.delta.hint import hinted_version
-from strandline.state_store.delta.log_listing import LOG
+from strandline.state_store.delta.entry import ENGINE, Action, decode, encode, hinted_version
 from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.errors import (
     CorruptState,
@@ -29,12 +27,10 @@ from strandline.state_store.errors import (
     TableMissing,
     VersionGone,
 )
-from strandline.state_store.files import create
+from strandline.state_store.files import Unchanged, create
 from strandline.state_store.layout import table_at
-from strandline.state_store.location import Location
-from strandline.state_store.paths import side_by_side
+from strandline.state_store.paths import Location, file_names, side_by_side
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
-from strandline.state_store.unchanged import Unchanged
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
@@ -42,6 +38,59 @@ if TYPE_CHECKING:
 
     from strandline.state_store.commits import CommitRecord
     from strandline.state_store.paths import LakePath
+
+
+# The names in a table's log, and what a listing of it tells.
+#
+# _delta_log/<version, 20 digits>.json                  one commit _delta_log/<version, 20 digits>.checkpoint.parquet
+# a checkpoint
+
+LOG: Final = "_delta_log"
+"""The folder of the log, in the table's."""
+
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+def commit_name(version: int) -> str:
+    """The name of a commit's file."""
+    return f"{version:020d}.json"
+
+
+def listed_commits(path: LakePath) -> list[int]:
+    """The versions of which the log holds the commit, in no order; none when there is no table."""
+    return _numbered(path, _COMMIT)
+
+
+def listed_checkpoints(path: LakePath) -> list[int]:
+    """The versions of which the log holds a checkpoint, in no order; none when there is no table."""
+    return _numbered(path, _CHECKPOINT)
+
+
+def last_commit_from(path: LakePath, version: int) -> int | None:
+    """The last version of those that follow `version` without a gap; None when `version` itself is not there."""
+    folder = path / LOG
+    if isinstance(folder, Location):
+        # All names past one cost as much as a look for one. Without its suffix a name comes before itself.
+        found = {each.name for each in folder.list(after=f"{version:020d}")}
+        if commit_name(version) not in found:
+            return None
+        while commit_name(version + 1) in found:
+            version += 1
+        return version
+    last = version
+    # Checkpoints are at most some tens of commits apart: looking for each file is cheaper than listing a long log.
+    while (folder / commit_name(last + 1)).exists():
+        last += 1
+    return last if last > version or (folder / commit_name(version)).exists() else None
+
+
+def _numbered(path: LakePath, name: re.Pattern[str]) -> list[int]:
+    try:
+        return [int(found[1]) for each in file_names(path / LOG) if (found := name.fullmatch(each))]
+    except FileNotFoundError:
+        return []
+
 
 _ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](2 << 20)
 """An epoch asks several times for the same entries. Decoded they take ten times their bytes."""
@@ -90,8 +139,8 @@ class Commit:
 def newest_version(path: LakePath) -> int | None:
     """The newest version of the table at `path`; None when there is no table."""
     hinted = hinted_version(hint_file(path))
-    found = None if hinted is None else log_listing.last_commit_from(path, hinted)
-    return max(log_listing.commits(path), default=None) if found is None else found
+    found = None if hinted is None else last_commit_from(path, hinted)
+    return max(listed_commits(path), default=None) if found is None else found
 
 
 def read_commit(path: LakePath, version: int) -> Commit:
@@ -189,7 +238,7 @@ def missing(path: LakePath) -> TableMissing:
 
 def commit_file(path: LakePath, version: int) -> LakePath:
     """The file of one commit."""
-    return path / LOG / log_listing.commit_name(version)
+    return path / LOG / commit_name(version)
 
 
 def checkpoint_file(path: LakePath, version: int) -> LakePath:
@@ -213,12 +262,12 @@ def checkpoints_before(path: LakePath, version: int) -> Iterator[int]:
 
 def checkpoints(path: LakePath, upto: int) -> list[int]:
     """The versions up to and with `upto` of which the log holds a checkpoint, the oldest first, by looking."""
-    return sorted(found for found in log_listing.checkpoints(path) if found <= upto)
+    return sorted(found for found in listed_checkpoints(path) if found <= upto)
 
 
 def versions(path: LakePath) -> list[int]:
     """The versions of which the log holds the commit, the oldest first, by looking: a gap has no name."""
-    return sorted(log_listing.commits(path))
+    return sorted(listed_commits(path))
 
 
 def now_ms() -> int:

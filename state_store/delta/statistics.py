@@ -15,8 +15,8 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.state_store.columns import STATE
 from strandline.state_store.errors import CorruptState
+from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,22 +10,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
+from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.entry import rebuild_hint
-from strandline.state_store.delta.file_upkeep import maintain_files
-from strandline.state_store.delta.schema_commits import create_table, new_table_id
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import CorruptState, VectorMismatch, VersionGone
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import TableSpec, schema_json
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.state_store.delta.log import Commit
-    from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.delta.snapshots import Snapshots
+    from strandline.state_store.delta.snapshot import Snapshot, Snapshots
     from strandline.state_store.paths import LakePath
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.state_store.columns import STATE
 from strandline.state_store.delta.statistics import row_count
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from strandline.state_store.folders import remove_left_behind
+from strandline.state_store.files import remove_left_behind
 from strandline.state_store.kernel import elementary
 from strandline.state_store.kernel.kept import Kept
 from strandline.state_store.kernel.rows import literal

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from strandline.state_store.columns import FILE, POSITION, STATE, VERSION, WEIGHT
-from strandline.state_store.delta import feed
+from strandline.state_store.delta import rows
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.schema import added_columns, columns_of
 from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.delta.statistics import without_nulls
+from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.kernel.local_files import LocalFiles
-    from strandline.state_store.kernel.recent import RecentChanges
+    from strandline.state_store.kernel.kept import LocalFiles, RecentChanges
     from strandline.state_store.paths import LakePath
 
 _BITS: Final = 40
@@ -150,7 +149,7 @@ class TableRows:
             newer = self._newer(pq.read_schema(added[0]).names)
             return self._marked(self._scan(added, 0, newer), 1, commit.version)
         if known is None or self._newer(known.column_names):
-            known = feed.changes_of(self._path, commit, self._schema)
+            known = rows.changes_of(self._path, commit, self._schema)
         name = self._register(str(commit.version), known)
         return f"SELECT {self._columns()}, {WEIGHT}, {commit.version}::BIGINT AS {VERSION} FROM {name}"
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta.commit import Instead, Rows
+from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.staging import stage_files
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.errors import CorruptState, NegativeWeight
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.kernel.listed_changes import Counts, change_schema, listed_changes
 from strandline.state_store.kernel.rows import TableRows
-from strandline.state_store.kernel.settle import Settled, conformed
-from strandline.state_store.kernel.streamed import BATCH_ROWS, streamed
-from strandline.state_store.kernel.tally import Tally
+from strandline.state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed, streamed
+from strandline.state_store.tablespec import WEIGHT, schema_json
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -34,6 +33,39 @@ if TYPE_CHECKING:
     from strandline.state_store.kernel.rows import PlacedRows
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
+
+
+# Changes as a file lists them: rows of Delta's change data feed, made of rows with weights.
+
+
+@dataclass
+class Counts:
+    """The rows that came and went in all batches so far."""
+
+    inserted: int = 0
+    deleted: int = 0
+
+
+def change_schema(stored: pa.Schema) -> pa.Schema:
+    """The columns of a file that lists changes: the stored ones, and whether the row came or went."""
+    return stored.append(pa.field(CHANGE_TYPE, pa.string()))
+
+
+def listed_changes(batch: pa.RecordBatch, schema: pa.Schema, counts: Counts) -> pa.Table:
+    """The rows of a batch in that schema, counted on the way.
+
+    Args:
+        batch: the stored columns and `__weight`.
+    """
+    came = pc.greater(batch[WEIGHT], 0)
+    inserted = pc.sum(came.cast(pa.int64())).as_py() or 0
+    counts.inserted += inserted
+    counts.deleted += batch.num_rows - inserted
+    stored = conformed(batch, pa.schema(list(schema)[:-1]))
+    return pa.Table.from_batches([stored]).append_column(
+        schema.field(CHANGE_TYPE), pc.if_else(came, "insert", "delete")
+    )
+
 
 _GROUPS_PER_FILE: Final = 500_000 // BATCH_ROWS
 """Row groups of a data file: it has half a million rows at most, as one that Spark writes."""

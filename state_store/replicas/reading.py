@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.state_store.replicas.base.store import Snapshot
-    from strandline.state_store.replicas.layout import Layout
-    from strandline.state_store.replicas.state import ReplicaState
+    from strandline.state_store.replicas.state import Layout, ReplicaState
+    from strandline.state_store.replicas.store import Snapshot
 
 Row = dict[str, Any]
 

@@ -12,6 +12,7 @@ LIVE is never stored: how fresh the rows are is not known to a process that has 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from dataclasses import asdict, dataclass, replace
@@ -21,9 +22,46 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.errors import ReplicaCorrupt
 from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.replicas.codec.keys import KeyCodec
+from strandline.state_store.replicas.codec.rows import RowCodec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pyarrow as pa
+
+
+# How the rows of one table are stored: by its unique key, or by all visible columns with a count.
+
+CODEC_FORMAT = 1
+"""Of the bytes of keys and rows. A replica of another one is restored anew."""
+
+
+class Layout:
+    """The codecs of a table's visible rows.
+
+    Args:
+        schema: the visible columns.
+        key: the columns of its unique key, which may be none (a single row); None: without a unique key.
+
+    Raises:
+        CorruptState: a column has a type that our tables do not have.
+    """
+
+    def __init__(self, schema: pa.Schema, key: tuple[str, ...] | None) -> None:
+        self.schema = schema
+        self.unique = key is not None
+        self.key = tuple(schema.names) if key is None else key
+        self.rows = RowCodec(schema)
+        self.keys = KeyCodec(schema, self.key)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for replicas whose rows have the same bytes."""
+        columns = [(field.name, str(field.type)) for field in self.schema]
+        text = json.dumps([CODEC_FORMAT, columns, self.unique, self.key])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
 
 NO_ROWS: Final = Digest()
 _FORMAT: Final = 1

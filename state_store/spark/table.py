@@ -7,16 +7,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from strandline.state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta.commit import Rows
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.staging import Staged, data_file, stage
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.errors import NegativeWeight, VersionGone
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import FILE, POSITION, VERSION, WEIGHT, TableSpec, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

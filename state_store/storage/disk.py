@@ -18,7 +18,7 @@ import xxhash
 
 from strandline.state_store import files
 from strandline.state_store.errors import KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable
-from strandline.state_store.keys import checked_folder, checked_key, hidden, joined
+from strandline.state_store.paths import checked_folder, checked_key, hidden, joined
 from strandline.state_store.storage_verbs import Entry, Storage
 
 if TYPE_CHECKING:

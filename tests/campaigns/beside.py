@@ -36,16 +36,16 @@ from strandline.state_store.delta import heads, reader
 from strandline.state_store.layout import Lake
 from strandline.state_store.leases import ReaderLease, living
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.lmdb.store import LmdbStore
+from strandline.state_store.replicas.lmdb import LmdbStore
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.replicas.rocksdb.store import RocksStore
+from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.state import Layout
 from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline.state_store.replicas.base.store import Store
+    from strandline.state_store.replicas.store import Store
 
 BESIDE: Final = (
     "definitions.json",

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from strandline.state_store.delta import log
-from strandline.state_store.location import Location
-from strandline.state_store.paths import LakePath
+from strandline.state_store.paths import LakePath, Location
 from tests.support.killed_writer import started
 from tests.support.lakes import s3_folder
 from tests.support.s3_server import S3Server

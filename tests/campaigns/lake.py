@@ -28,10 +28,9 @@ from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.columns import STATE
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.layout import Lake
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import STATE, TableSpec
 from tests.campaigns.beside import write_beside
 from tests.support.arrow_table import ArrowTable, Row
 

@@ -35,7 +35,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.folders import remove_folder
+from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import Lake
 from tests.support.invariants import assert_correct
 from tests.support.warm_process import exit_code

@@ -38,7 +38,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store.delta import commit
 from strandline.state_store.layout import Lake
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 from tests.support.fed_logs import FedLogs
 from tests.support.invariants import assert_correct
 from tests.support.lakes import s3_environment, s3_folder

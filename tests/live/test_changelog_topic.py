@@ -14,7 +14,7 @@ from strandline.jobs.publish.open import open_publisher
 from strandline.jobs.publish.publisher import Published
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.session.status import status
-from strandline.state_store.aside import set_aside
+from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import reader
 from strandline.state_store.kernel.kernel import Kernel

@@ -13,18 +13,16 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 from pyroaring import BitMap64
 
-from strandline.state_store.columns import STATE
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
 from strandline.state_store.delta.deletion_vectors import deleted_rows
-from strandline.state_store.delta.schema_commits import create_table, new_table_id
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.errors import VectorMismatch
 from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.paths import LakePath
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import STATE, TableSpec
 
 Row = dict[str, Any]
 

@@ -30,8 +30,8 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Source
 from strandline.jobs.model.relation import TOMBSTONE, Relation
 from strandline.jobs.model.stage import Input, Stage, inputs_of
 from strandline.jobs.model.stage_columns import key_names, storage_of
-from strandline.state_store.columns import STATE
 from strandline.state_store.commits import CommitRecord
+from strandline.state_store.tablespec import STATE
 from tests.support import oracle
 from tests.support.stage_rule import StageRule
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StoreError
-from strandline.state_store.replicas.base.store import Snapshot, Store, Write
+from strandline.state_store.replicas.store import Snapshot, Store, Write
 
 FAULTS = ("full", "corrupt", "closed")
 

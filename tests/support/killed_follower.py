@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from strandline.state_store.replicas import restore
+from strandline.state_store.replicas import follow
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated
 from tests.support.waiting import PATIENCE_SECONDS
@@ -26,16 +26,16 @@ def started(folder: Path, kind: str, backend: Backend, failpoint: str = "", roun
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     begun = context.Event()
-    process = context.Process(target=follow, args=(folder, kind, backend, failpoint, rounds, begun))
+    process = context.Process(target=follower, args=(folder, kind, backend, failpoint, rounds, begun))
     process.start()
     assert begun.wait(PATIENCE_SECONDS)
     return process
 
 
-def follow(folder: Path, kind: str, backend: Backend, failpoint: str, rounds: int, begun: Event) -> None:
+def follower(folder: Path, kind: str, backend: Backend, failpoint: str, rounds: int, begun: Event) -> None:
     """The follower, in its own process. From the second round on it begins anew, and makes a backup."""
     os.environ["STRANDLINE_FAILPOINT"] = failpoint
-    restore.PIECE_ROWS = PIECE_ROWS  # type: ignore[misc]
+    follow.PIECE_ROWS = PIECE_ROWS  # type: ignore[misc]
     made = Replicated(folder, kind)
     replica = made.replica(backend)
     begun.set()

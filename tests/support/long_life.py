@@ -17,8 +17,8 @@ from pyroaring import BitMap64
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.deletion_vectors import deleted_rows
-from strandline.state_store.delta.file_upkeep import maintain_files
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.hashing.digest import Digest, digest_of_table

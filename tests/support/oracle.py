@@ -25,10 +25,10 @@ from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.query.recompute.text import FrozenJoin
-from strandline.state_store.columns import STATE
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import Lake
 from strandline.state_store.python_values import python_values
+from strandline.state_store.tablespec import STATE
 from tests.support.rule_harness import comparable
 
 Rows = Counter[tuple[Any, ...]]

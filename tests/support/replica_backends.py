@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.dynamodb.local import client_of
-from strandline.state_store.replicas.base.store import Store
+from strandline.state_store.replicas.store import Store
 
 TABLE = "replicas"
 BACKENDS = ("memory", "rocksdb", "lmdb", "dynamodb")
@@ -24,18 +24,18 @@ class Backend:
     def open(self, path: Path) -> Store:
         """The store of that path: a folder, or a name in DynamoDB."""
         if self.name == "memory":
-            from strandline.state_store.replicas.memory.store import MemoryStore
+            from strandline.state_store.replicas.memory import MemoryStore
 
             return MemoryStore()
         if self.name == "rocksdb":
-            from strandline.state_store.replicas.rocksdb.store import RocksStore
+            from strandline.state_store.replicas.rocksdb import RocksStore
 
             return RocksStore(path, cache_bytes=8 << 20)
         if self.name == "lmdb":
-            from strandline.state_store.replicas.lmdb.store import LmdbStore
+            from strandline.state_store.replicas.lmdb import LmdbStore
 
             return LmdbStore(path, map_bytes=1 << 30)
-        from strandline.state_store.replicas.dynamodb.store import DynamoStore, make_table
+        from strandline.state_store.replicas.dynamodb import DynamoStore, make_table
 
         client = client_of(self.url)
         make_table(client, TABLE)
@@ -44,17 +44,17 @@ class Backend:
     def take_back(self, backup: Path, path: Path) -> Store:
         """The store of that path, which is not there yet, with the rows of a backup."""
         if self.name == "rocksdb":
-            from strandline.state_store.replicas.rocksdb.backup import take_back as copy_rocksdb
+            from strandline.state_store.replicas.rocksdb import take_back as copy_rocksdb
 
             copy_rocksdb(backup, path)
             return self.open(path)
         if self.name == "lmdb":
-            from strandline.state_store.replicas.lmdb.backup import take_back as copy_lmdb
+            from strandline.state_store.replicas.lmdb import take_back as copy_lmdb
 
             copy_lmdb(backup, path)
             return self.open(path)
-        from strandline.state_store.replicas.dynamodb.backup import take_back as load_dynamodb
-        from strandline.state_store.replicas.memory.backup import take_back as load_memory
+        from strandline.state_store.replicas.dynamodb import take_back as load_dynamodb
+        from strandline.state_store.replicas.memory import take_back as load_memory
 
         store = self.open(path)
         load = load_memory if self.name == "memory" else load_dynamodb

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import reader
-from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.progress import Progress
+from strandline.state_store.replicas.follow import Follower, Progress
 from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.state import Layout
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.replica_backends import Backend

@@ -24,8 +24,8 @@ from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
 from strandline.jobs.model.stage_columns import visible_columns
 from strandline.jobs.model.types import SqlType
-from strandline.state_store.columns import VERSION, WEIGHT
 from strandline.state_store.commits import CommitRecord
+from strandline.state_store.tablespec import VERSION, WEIGHT
 from tests.support.stage_rule import StageRule
 
 Row = Mapping[str, Any]

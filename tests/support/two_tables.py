@@ -17,16 +17,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log_upkeep import flush_log
 from strandline.state_store.layout import Lake
-from strandline.state_store.location import Location
 from strandline.state_store.lock import WriterLock, writer_lock
-from strandline.state_store.paths import LakePath
+from strandline.state_store.paths import LakePath, Location
 from strandline.state_store.storage.lease import Lease, lease
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import WEIGHT, TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 
 # So few that most epochs replace rows.

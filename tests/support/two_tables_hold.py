@@ -11,13 +11,13 @@ import pyarrow as pa
 from deltalake import QueryBuilder
 
 from strandline.state_store import changelog
-from strandline.state_store.columns import STATE
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.deletion_vectors import vector_file
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.paths import LakePath, files_in
+from strandline.state_store.tablespec import STATE
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.lakes import below, delta_rs
 from tests.support.two_tables import EVENTS, TOPIC, TwoTables, event, folded

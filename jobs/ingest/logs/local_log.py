@@ -22,8 +22,7 @@ from strandline.jobs.ingest.logs.segments import Segments
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import create, make_folder, sync_folder
-from strandline.state_store.location import Location
-from strandline.state_store.paths import folders_in, open_file
+from strandline.state_store.paths import Location, folders_in, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

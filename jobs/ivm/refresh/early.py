@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.model.report import EarlyEvents
 from strandline.jobs.model.stage import LatestStage
 from strandline.jobs.model.tables import definition_of
-from strandline.state_store.delta import bounds, reader
+from strandline.state_store.delta import reader
 from strandline.state_store.errors import TableMissing
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def _early(lake: Lake, stream: str, log: str) -> EarlyEvents | None:
         return None
     if events is None or rows is None or rows.record.trimmed is not None or not events.record.rows:
         return None
-    first = bounds.smallest(lake.table(log), "_stream_time", rows.version)
+    first = reader.smallest(lake.table(log), "_stream_time", rows.version)
     if first is None:
         return None
-    early = bounds.rows_before(lake.table(stream), "_timestamp", first, events.version)
+    early = reader.rows_before(lake.table(stream), "_timestamp", first, events.version)
     return EarlyEvents(stream, definition_of(log), early, events.record.rows) if early else None

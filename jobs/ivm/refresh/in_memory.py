@@ -13,8 +13,8 @@ from strandline.jobs.ivm.refresh.memory_tables import ALWAYS, FROM, TO, quoted
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
-from strandline.state_store.columns import EXISTS, FILE, OLD, POSITION
 from strandline.state_store.commits import CommitRecord, Head
+from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.engines.listed import listed
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.types import SqlType
-from strandline.state_store.columns import WEIGHT
+from strandline.state_store.tablespec import WEIGHT
 
 FROM = "__from"
 TO = "__to"

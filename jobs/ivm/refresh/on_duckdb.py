@@ -17,9 +17,9 @@ from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.settled import without_null_keys
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.stage_columns import spec_of_input
-from strandline.state_store.columns import EXISTS, VERSION, WEIGHT
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     import duckdb

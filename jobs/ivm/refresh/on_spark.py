@@ -16,10 +16,10 @@ from strandline.jobs.ivm.rules.consolidate import consolidated
 from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.stage_columns import spec_of_input
-from strandline.state_store.columns import EXISTS, VERSION, WEIGHT
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.spark.table import Table
+from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

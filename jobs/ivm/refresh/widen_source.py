@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog import replacements
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ivm.rules.stored import spec_of
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.commit import digest_with, widen
 from strandline.state_store.delta.schema import columns_of
-from strandline.state_store.delta.schema_commits import digest_with, widen
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.failpoints import failpoint
+from strandline.state_store.tablespec import schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,8 @@ from strandline.jobs.model.options import ViewOptions
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, inputs_of
 from strandline.state_store import leases
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.trims import Keeper
 from strandline.state_store.errors import StrandlineError, VersionGone
-from strandline.state_store.trims.plan import Keeper
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The retention of event logs: what each of them may let go, planned, and done under the writer's lock.
 
 options of the source, settings ──> limits ──┐
-keepers: views and readers ──────────────────┴─> plan ──lock, once more──> one commit: see `state_store.trims.trim`
+keepers: views and readers ──────────────────┴─> plan ──lock, once more──> one commit: see `state_store.delta.trims`
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.options import LogRetention
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup_plan import DAY_MS
+from strandline.state_store.delta.cleanup import DAY_MS
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.trims import Limits, TrimPlan, is_due, plan_trim, trim
 from strandline.state_store.layout import Lake
-from strandline.state_store.trims.plan import Limits, TrimPlan, is_due, plan_trim
-from strandline.state_store.trims.trim import trim
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns
 from strandline.jobs.model.types import BIGINT
-from strandline.state_store.columns import EXISTS, OLD, STATE, WEIGHT
+from strandline.state_store.tablespec import EXISTS, OLD, STATE, WEIGHT
 
 _ORDER = "__at"
 _AGAIN = "__again"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.model.relation import Relation
-from strandline.state_store.columns import VERSION, WEIGHT
+from strandline.state_store.tablespec import VERSION, WEIGHT
 
 
 def consolidated(relation: Relation, changes: str, engine: Engine) -> str:

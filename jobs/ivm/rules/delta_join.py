@@ -28,7 +28,7 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.ivm.rules.join_sides import From, Side, from_text, where_text
 from strandline.jobs.ivm.rules.settled import STEP, columns, typed
 from strandline.jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of
-from strandline.state_store.columns import WEIGHT
+from strandline.state_store.tablespec import WEIGHT
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from strandline.jobs.ivm.rules.aggregate import chosen
 from strandline.jobs.ivm.rules.delta_join import changes
 from strandline.jobs.model.stage import AggregateStage, Stage
 from strandline.jobs.model.types import BIGINT
-from strandline.state_store.columns import WEIGHT
+from strandline.state_store.tablespec import WEIGHT
 
 
 def late_rows(stage: Stage, dialect: Dialect, changed: Collection[str] | None) -> str | None:

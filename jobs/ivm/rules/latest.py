@@ -16,7 +16,7 @@ from strandline.jobs.ivm.rules.settled import PRESENT, before, columns, old_row,
 from strandline.jobs.model.relation import EVENT_ORDER, PLACE
 from strandline.jobs.model.stage import LatestStage
 from strandline.jobs.model.types import struct
-from strandline.state_store.columns import EXISTS, STATE
+from strandline.state_store.tablespec import EXISTS, STATE
 
 
 def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:

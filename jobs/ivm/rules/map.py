@@ -16,7 +16,7 @@ from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.settled import PRESENT, STEP, before, columns, old_row, same_key, state_column
 from strandline.jobs.model.stage import MapStage
 from strandline.jobs.model.stage_columns import hidden_columns, key_names, visible_columns
-from strandline.state_store.columns import EXISTS, WEIGHT
+from strandline.state_store.tablespec import EXISTS, WEIGHT
 
 
 def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:

@@ -19,7 +19,7 @@ from strandline.jobs.ivm.rules.settled import PRESENT, columns, old_row
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.model.stage import Stage
 from strandline.jobs.model.stage_columns import key_names, key_path
-from strandline.state_store.columns import EXISTS, STATE
+from strandline.state_store.tablespec import EXISTS, STATE
 
 
 def difference(stage: Stage, fresh: str, engine: Engine, part: str | None = None) -> str:

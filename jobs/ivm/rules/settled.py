@@ -23,7 +23,7 @@ from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.stored import state_type, stored_columns
 from strandline.jobs.model.stage import Output, Stage
 from strandline.jobs.model.stage_columns import key_names, key_path
-from strandline.state_store.columns import FILE, OLD, POSITION, STATE
+from strandline.state_store.tablespec import FILE, OLD, POSITION, STATE
 
 PRESENT = "__present"
 STEP = "__step"

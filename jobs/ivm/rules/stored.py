@@ -27,8 +27,7 @@ from strandline.jobs.model.stage_columns import (
     visible_columns,
 )
 from strandline.jobs.model.types import BIGINT, SqlType, struct
-from strandline.state_store.columns import STATE
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import STATE, TableSpec
 
 ROWS = "__rows"
 _MARK = "."

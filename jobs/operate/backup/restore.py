@@ -20,8 +20,7 @@ from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import BackupBroken, LakeNotEmpty
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import make_folder, replace
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import make_folder, remove_file, replace
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import sizes_below, within

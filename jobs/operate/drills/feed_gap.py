@@ -12,18 +12,18 @@ from strandline.jobs.operate.verify.reach import reach
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.errors import VersionGone
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.state import Layout
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from strandline.jobs.operate.drills.ground import Ground
-    from strandline.state_store.replicas.progress import Progress
+    from strandline.state_store.replicas.follow import Progress
 
 
 def rehearse(ground: Ground) -> Recovery:

@@ -9,10 +9,10 @@ from strandline.jobs.operate.drills.rollback import midway, readable
 from strandline.jobs.operate.drills.scenario import Recovery
 from strandline.jobs.operate.verify.reach import reach
 from strandline.state_store import changelog
-from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.operate.drills.scenario import Unrehearsable
 from strandline.state_store.delta import log
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 
 if TYPE_CHECKING:
     from pathlib import Path

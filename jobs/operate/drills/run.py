@@ -13,7 +13,7 @@ from strandline.jobs.operate.drills.ground import copied
 from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
 from strandline.jobs.operate.drills.scenarios import scenario
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.folders import remove_left_behind
+from strandline.state_store.files import remove_left_behind
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

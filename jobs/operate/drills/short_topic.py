@@ -16,7 +16,7 @@ from strandline.jobs.model.errors import OffsetsVanished
 from strandline.jobs.operate.drills import recomputed
 from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
 from strandline.jobs.operate.verify.events import check_offsets
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 from strandline.state_store.paths import files_in
 from strandline.state_store.wording import Name, sentence
 

@@ -25,8 +25,7 @@ from strandline.jobs.operate.maintenance.specs import kept_aside, specs
 from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.run.orphans import sole_writer
 from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.compaction import compact
-from strandline.state_store.delta.compaction_plan import plan_compaction
+from strandline.state_store.delta.compaction import compact, plan_compaction
 from strandline.state_store.errors import CommitConflict, WriterBusy
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import Lake

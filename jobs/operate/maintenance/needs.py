@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.state_store.delta import reader
-from strandline.state_store.retention import Need
+from strandline.state_store.leases import Need
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog

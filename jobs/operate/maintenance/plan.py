@@ -14,11 +14,11 @@ from strandline.jobs.operate.maintenance.restore_cost import RestoreCost, restor
 from strandline.jobs.operate.verify.findings import sized
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from strandline.state_store.delta.compaction_plan import plan_compaction
+from strandline.state_store.delta.cleanup import DAY_MS, plan_cleanup
+from strandline.state_store.delta.compaction import plan_compaction
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.layout import Lake
-from strandline.state_store.retention import Retention
+from strandline.state_store.leases import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.maintenance.log_cost import LogCost
     from strandline.jobs.operate.verify.subjects import Subject
-    from strandline.state_store.delta.cleanup_plan import CleanupPlan
-    from strandline.state_store.delta.compaction_plan import CompactionPlan
-    from strandline.state_store.retention import Need
+    from strandline.state_store.delta.cleanup import CleanupPlan
+    from strandline.state_store.delta.compaction import CompactionPlan
+    from strandline.state_store.leases import Need
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ import numpy as np
 from strandline.jobs.operate.verify.findings import counted, failed, passed
 from strandline.jobs.operate.verify.reach import reach
 from strandline.state_store.changelog import META
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.commits import COLUMNS, REBUILD, TRIM
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.feed import changes_of
+from strandline.state_store.delta.rows import changes_of
 from strandline.state_store.delta.snapshot import unproven_snapshot
+from strandline.state_store.delta.trims import what_went
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.hashing.row_lanes import row_lanes
-from strandline.state_store.trims.trim import what_went
+from strandline.state_store.tablespec import WEIGHT
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
-from strandline.state_store.columns import STATE
 from strandline.state_store.delta import reader
+from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

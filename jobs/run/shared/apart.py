@@ -17,7 +17,7 @@ from strandline.jobs.model import tables
 from strandline.state_store.begun import forget
 from strandline.state_store.delta import reader
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.folders import move_folder, remove_folder
+from strandline.state_store.files import move_folder, remove_folder
 from strandline.state_store.paths import is_folder
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import SqlError
 from strandline.state_store.begun import forget
-from strandline.state_store.folders import remove_folder
+from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import folders_in
 

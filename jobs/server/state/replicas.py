@@ -37,12 +37,11 @@ from strandline.state_store.errors import (
 from strandline.state_store.files import make_folder
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import safe_name
-from strandline.state_store.replicas.base.watched import Watched
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.replicas.rocksdb.store import RocksStore
-from strandline.state_store.replicas.state import Phase, ReplicaState
+from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.state import Layout, Phase, ReplicaState
+from strandline.state_store.replicas.store import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,9 +52,9 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.lookup import KeyValues
     from strandline.jobs.serve.shape import Constants
     from strandline.state_store.layout import Lake
-    from strandline.state_store.replicas.base.store import Store
-    from strandline.state_store.replicas.progress import Progress
+    from strandline.state_store.replicas.follow import Progress
     from strandline.state_store.replicas.reading import Reading, Row
+    from strandline.state_store.replicas.store import Store
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.state_store.errors import KeyRefused
-from strandline.state_store.replicas.codec.encode import encoder
 from strandline.state_store.replicas.codec.ordered import joined, ordered
+from strandline.state_store.replicas.codec.values import encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

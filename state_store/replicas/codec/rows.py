@@ -10,6 +10,8 @@ order-preserving form: equal rows have equal bytes, which is how a retraction fi
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,18 +19,197 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.state_store.errors import ReplicaCorrupt
-from strandline.state_store.replicas.codec.columns import (
-    column_of,
-    slots_of,
-    slots_to_array,
-    variable_of,
-    variable_to_array,
+from strandline.state_store.replicas.codec.ordered import (
+    DECIMAL_BYTES,
+    decimals,
+    fixed_binary,
+    joined,
+    numbers,
+    ordered,
+    texts,
 )
-from strandline.state_store.replicas.codec.compiled import compiled
-from strandline.state_store.replicas.codec.ordered import fixed_binary, joined
+from strandline.state_store.replicas.codec.values import decoder, from_integer, is_bytes, is_text, scaled, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+
+# One column of a stored row: the form of its slot, and its values out of slots and bytes.
+
+_INTEGER_FORMS: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """One column.
+
+    Attributes:
+        slot_name: its name in numpy's record; a column's own name may be any text.
+        slot: the arguments of numpy's record: the type, and the shape if it has one.
+        form: the same for `struct`.
+        variable: True if the slot holds the length of the column's bytes.
+        convert: makes the value, of the slot's number or of the bytes.
+        converts: False if the slot's number is the value.
+    """
+
+    name: str
+    arrow_type: pa.DataType
+    slot_name: str
+    slot: tuple[Any, ...]
+    form: str
+    variable: bool
+    convert: Callable[[Any], Any]
+    converts: bool = True
+
+
+def column_of(field: pa.Field) -> StoredColumn:
+    """The stored form of a visible column.
+
+    Raises:
+        CorruptState: our tables have no such type.
+    """
+    found, name = field.type, field.name
+    slot_name = f"of {name}"
+    if pa.types.is_boolean(found):
+        return StoredColumn(name, found, slot_name, ("i1",), "?", False, bool, False)
+    width = width_of(found)
+    if width is not None:
+        convert = from_integer(found)
+        slot = (f"<i{width}",)
+        form = _INTEGER_FORMS[width]
+        return StoredColumn(name, found, slot_name, slot, form, False, convert or int, convert is not None)
+    if pa.types.is_floating(found):
+        width = found.bit_width // 8
+        return StoredColumn(name, found, slot_name, (f"<f{width}",), {4: "f", 8: "d"}[width], False, float, False)
+    if pa.types.is_decimal(found):
+        form = f"{DECIMAL_BYTES}s"
+        return StoredColumn(name, found, slot_name, ("u1", (DECIMAL_BYTES,)), form, False, _decimal(found.scale))
+    return StoredColumn(name, found, slot_name, ("<u4",), "I", True, _of_bytes(found))
+
+
+def slots_of(values: pa.Array) -> NDArray[Any]:
+    """The contents of the slots of a column that is not variable; NULLs are 0."""
+    found = numbers(values)
+    return decimals(values) if found is None else found
+
+
+def slots_to_array(column: StoredColumn, slots: NDArray[Any], null: NDArray[np.bool_]) -> pa.Array:
+    """The column out of its slots."""
+    found = column.arrow_type
+    if pa.types.is_decimal(found):
+        mask = pa.array(~null).buffers()[1]
+        return pa.Array.from_buffers(found, len(null), [mask, pa.py_buffer(slots)])
+    if pa.types.is_boolean(found):
+        return pa.array(slots.astype(bool), found, mask=null)
+    if pa.types.is_date32(found) or pa.types.is_timestamp(found):
+        return pa.array(slots, pa.int32() if slots.itemsize == 4 else pa.int64(), mask=null).cast(found)
+    return pa.array(slots, found, mask=null)
+
+
+def variable_of(values: pa.Array) -> pa.Array:
+    """The bytes of a variable column as LARGE_BINARY; NULLs are empty or the flag of a nested one."""
+    found = texts(values)
+    return ordered([values], len(values)) if found is None else found
+
+
+def variable_to_array(
+    column: StoredColumn,
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    null: NDArray[np.bool_],
+) -> pa.Array:
+    """The column out of the bytes that begin at `starts` in the data.
+
+    Raises:
+        ReplicaCorrupt: they do not fit into the data, or are no values of the column.
+    """
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    if len(starts) and (starts + lengths).max() > len(data):
+        raise ReplicaCorrupt("a row of a replica does not read back")
+    gathered = data[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
+    found = column.arrow_type
+    try:
+        if is_text(found) or is_bytes(found):
+            buffers = [pa.array(~null).buffers()[1], pa.py_buffer(offsets), pa.py_buffer(gathered)]
+            # The cast to text looks whether it is UTF-8.
+            return pa.Array.from_buffers(pa.large_binary(), len(null), buffers).cast(found)
+        raw = gathered.tobytes()
+        values = [column.convert(raw[first:last]) for first, last in pairwise(offsets)]
+        return pa.array(values, found)
+    except (ValueError, IndexError, pa.ArrowException) as error:
+        raise ReplicaCorrupt("a row of a replica does not read back") from error
+
+
+def _decimal(scale: int) -> Callable[[bytes], Any]:
+    return lambda data: scaled(int.from_bytes(data, "little", signed=True), scale)
+
+
+def _of_bytes(found: pa.DataType) -> Callable[[bytes], Any]:
+    if is_text(found):
+        return bytes.decode
+    if is_bytes(found):
+        return bytes
+    decode = decoder(found)
+    return lambda data: decode(data, 0)[0]
+
+
+# The function that reads one row back, written for its schema and compiled once.
+#
+#     def decode(value):                              k BIGINT, name VARCHAR, at TIMESTAMP
+#         nulls, s0, s1, s2 = unpack(value)
+#         e1 = 33 + s1
+#         if e1 != len(value): raise ValueError
+#         row = {'k': s0, 'name': c1(value[33:e1]), 'at': c2(s2)}
+#         return row if nulls == none else with_nulls(row, nulls)
+#
+# A loop over the columns does the same in twice the time, which is most of a read from memory.
+
+
+def compiled(columns: Sequence[StoredColumn], begin: int, null_bytes: int) -> Callable[[bytes], dict[str, Any]]:
+    """The function from the bytes of a row to its values.
+
+    It raises ValueError, IndexError or struct.error for bytes that are no row's.
+
+    Args:
+        begin: where the bits of NULLs begin.
+        null_bytes: how many bytes they have.
+    """
+    slots = struct.Struct(f"<{begin}x{null_bytes}s" + "".join(column.form for column in columns))
+    names = [column.name for column in columns]
+
+    def with_nulls(row: dict[str, Any], bits: bytes) -> dict[str, Any]:
+        nulls = int.from_bytes(bits, "little")
+        return row | {name: None for number, name in enumerate(names) if nulls >> number & 1}
+
+    known: dict[str, Any] = {"unpack": slots.unpack_from, "none": bytes(null_bytes), "with_nulls": with_nulls}
+    known |= {f"c{number}": column.convert for number, column in enumerate(columns)}
+    exec(_source(columns, slots.size), known)  # noqa: S102 (of numbers and of names as literals, see `_source`)
+    made: Callable[[bytes], dict[str, Any]] = known["decode"]
+    return made
+
+
+def _source(columns: Sequence[StoredColumn], size: int) -> str:
+    """The text of the function. Of a schema it holds the names alone, each as a literal."""
+    ends, items, end = [], [], str(size)
+    for number, column in enumerate(columns):
+        value = f"s{number}"
+        if column.variable:
+            begin, end = end, f"e{number}"
+            ends.append(f"    {end} = {begin} + s{number}\n")
+            value = f"c{number}(value[{begin}:{end}])"
+        elif column.converts:
+            value = f"c{number}(s{number})"
+        items.append(f"{column.name!r}: {value}")
+    taken = "".join(f", s{number}" for number in range(len(columns)))
+    return (
+        f"def decode(value):\n    nulls{taken}, = unpack(value)\n{''.join(ends)}"
+        f"    if {end} != len(value): raise ValueError\n    row = {{{', '.join(items)}}}\n"
+        "    return row if nulls == none else with_nulls(row, nulls)\n"
+    )
+
 
 COUNT: Final = struct.Struct("<q")
 """How often the row is there; what follows it is the row's body."""

@@ -10,7 +10,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.schema_commits import create_table
+from strandline.state_store.delta.commit import create_table
 from strandline.state_store.layout import Lake
 
 EVENTS = Source(

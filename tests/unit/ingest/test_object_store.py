@@ -13,7 +13,7 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record, Records
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import files_in
 from tests.support.lakes import below, overwrite, s3_folder

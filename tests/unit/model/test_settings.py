@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from strandline.jobs.model.settings import Settings, check_names, load_settings
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.layout import Lake
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 
 
 def test_environment_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.definitions import build
 from strandline.orchestration.progress import Progress
 from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.process import process
+from strandline.state_store.lock import process
 from tests.support.catalog_from_sql import run
 from tests.support.published_lake import PublishedLake
 

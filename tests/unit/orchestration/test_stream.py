@@ -38,7 +38,7 @@ BEATS = """
 import json, os, signal, sys, time
 from pathlib import Path
 from strandline.state_store.layout import Lake
-from strandline.state_store.process import process
+from strandline.state_store.lock import process
 lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1

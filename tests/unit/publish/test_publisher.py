@@ -14,11 +14,11 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.publish.errors import PublisherFenced, TopicTaken
 from strandline.jobs.publish.open import open_publisher
 from strandline.state_store import leases
-from strandline.state_store.aside import set_aside
+from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.errors import TableMissing
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.leases import ReaderLease, living
 from tests.support.published_lake import VIEWS, PublishedLake

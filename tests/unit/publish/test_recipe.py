@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.aside import set_aside
+from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log_upkeep import make_checkpoint
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.kernel.kernel import Kernel
 from tests.support.published_lake import PublishedLake

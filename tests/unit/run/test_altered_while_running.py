@@ -30,7 +30,7 @@ from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import CreateView
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.schema_commits import widen
+from strandline.state_store.delta.commit import widen
 from strandline.state_store.errors import DiskFailed, WriterBusy
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import LakePath

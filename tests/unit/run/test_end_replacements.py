@@ -21,11 +21,11 @@ from strandline.jobs.run import end_replacements, swap
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.standby import Standby, catch_up
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk

@@ -14,7 +14,7 @@ from strandline.jobs.serve.computation import computation
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.from_text import parse_query
-from strandline.state_store.columns import STATE
+from strandline.state_store.tablespec import STATE
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

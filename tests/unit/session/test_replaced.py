@@ -18,10 +18,10 @@ from strandline.jobs.run.standby import Standby, catch_up
 from strandline.jobs.serve.results import Message
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import WEIGHT
 from tests.support import lake_tables
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct

@@ -24,11 +24,11 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.standby import Standby, catch_up
 from strandline.jobs.session.apply import plan_apply
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct

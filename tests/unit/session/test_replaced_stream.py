@@ -17,9 +17,9 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.apply import plan_apply
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.delta import log, reader
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct

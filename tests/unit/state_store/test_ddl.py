@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.tablespec import schema_json
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ import pytest
 
 from strandline.state_store import leases
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
 from strandline.state_store.errors import CorruptState, TableMissing, VersionGone
-from strandline.state_store.files import create, make_folder
-from strandline.state_store.folders import remove_folder
+from strandline.state_store.files import create, make_folder, remove_folder
 from strandline.state_store.leases import FOLDER, LEASE_DAYS, RENEW_SECONDS, ReaderLease, living
 from strandline.state_store.paths import LakePath, is_folder
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS

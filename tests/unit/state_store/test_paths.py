@@ -9,7 +9,7 @@ import pytest
 
 from strandline.state_store import files
 from strandline.state_store.errors import CorruptState, KeyRefused
-from strandline.state_store.folders import (
+from strandline.state_store.files import (
     copy_to_disk,
     discard_folder,
     move_folder,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.state_store.process import Process, process
+from strandline.state_store.lock import Process, process
 
 
 def test_a_process_is_itself_as_long_as_it_runs() -> None:

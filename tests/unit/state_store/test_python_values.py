@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.state_store.changelog import fold
-from strandline.state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from strandline.state_store.delta.statistics import statistics
 from strandline.state_store.python_values import python_values
-from strandline.state_store.replicas.codec.numbers import from_integer
+from strandline.state_store.replicas.codec.values import from_integer
+from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.state_store.unchanged import Unchanged
+from strandline.state_store.files import Unchanged
 
 LONG_ENOUGH = 0.05
 

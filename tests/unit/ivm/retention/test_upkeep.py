@@ -83,7 +83,7 @@ def test_a_log_that_somebody_keeps_whole_costs_a_run_no_reading_of_files(
     made = RetainedLake(load_settings(lake=tmp_path / "lake"), [FOLDS["counts"], LOOK_BACK["visits"]])
     made.feed("s", [("a", 1), ("b", 2)])
     made.refreshed()
-    monkeypatch.setattr("strandline.state_store.trims.plan._aged", lambda *_: pytest.fail("a file was opened"))
+    monkeypatch.setattr("strandline.state_store.delta.trims._aged", lambda *_: pytest.fail("a file was opened"))
     source = made.catalog.find("s")
     assert isinstance(source, Source)
     TrimUpkeep().trim([source], made.settings)

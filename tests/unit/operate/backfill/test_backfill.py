@@ -20,10 +20,10 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store import changelog
-from strandline.state_store.columns import STATE
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.layout import Lake
+from strandline.state_store.tablespec import STATE
 from tests.support.arrow_table import Row
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk

@@ -22,13 +22,12 @@ from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import Rows, commit
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.trims import Limits, plan_trim, trim
 from strandline.state_store.errors import ForeignWrite
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.memory.store import MemoryStore
+from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.trims.plan import Limits, plan_trim
-from strandline.state_store.trims.trim import trim
+from strandline.state_store.replicas.state import Layout
 from tests.support.arrow_table import ArrowTable
 from tests.support.on_disk import on_disk
 from tests.support.replicated import unique_key

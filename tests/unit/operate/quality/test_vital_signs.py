@@ -16,7 +16,7 @@ from strandline.jobs.operate.quality.vital_signs import VitalSigns
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
-from strandline.state_store.process import process
+from strandline.state_store.lock import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 

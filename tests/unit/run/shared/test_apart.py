@@ -9,7 +9,7 @@ import pytest
 from strandline.jobs.model.definitions import View
 from strandline.jobs.run.shared import apart
 from strandline.jobs.run.shared.apart import adopt, at_one_cut, cut, made_apart, made_elsewhere, standing_in
-from strandline.state_store import folders
+from strandline.state_store import files
 from strandline.state_store.commits import CommitRecord, Head, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.stored_table import StoredTable
@@ -93,7 +93,7 @@ def test_an_adoption_that_was_cut_in_two_is_ended(
         made = table(lake, OWN, 2)
         to_adopt = made_apart(view, [SHARED], lake)
         with monkeypatch.context() as patched:
-            patched.setattr(folders, "failpoint", Dies(place, hit))
+            patched.setattr(files, "failpoint", Dies(place, hit))
             with pytest.raises(Killed):
                 adopt(to_adopt, lake)
         assert not made_elsewhere(made_apart(view, [SHARED], lake), lake)

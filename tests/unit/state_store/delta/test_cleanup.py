@@ -10,17 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, CleanupPlan, plan_cleanup
-from strandline.state_store.delta.feed import changes_of
-from strandline.state_store.delta.file_upkeep import maintain_files
-from strandline.state_store.delta.hint import hinted_version
+from strandline.state_store.delta.cleanup import DAY_MS, ORPHAN_DAYS, CleanupPlan, clean, plan_cleanup
+from strandline.state_store.delta.compaction import maintain_files
+from strandline.state_store.delta.entry import hinted_version
+from strandline.state_store.delta.rows import changes_of
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.errors import TableMissing, VersionGone
 from strandline.state_store.paths import LakePath
-from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
+from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS, WEIGHT
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows
 from tests.support.lakes import delta_rs

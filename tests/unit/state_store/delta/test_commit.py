@@ -23,7 +23,7 @@ from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.errors import CommitConflict, CorruptState
-from strandline.state_store.folders import remove_file
+from strandline.state_store.files import remove_file
 from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable, Row

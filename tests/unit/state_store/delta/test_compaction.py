@@ -19,15 +19,16 @@ from pyroaring import BitMap64
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import compaction, log, reader
 from strandline.state_store.delta.commit import Rows, commit
-from strandline.state_store.delta.compaction import compact
-from strandline.state_store.delta.compaction_plan import (
+from strandline.state_store.delta.compaction import (
+    EVERY,
     FANOUT,
     FULL_BYTES,
     REWRITE_ROWS,
     CompactionPlan,
+    compact,
+    maintain_files,
     plan_compaction,
 )
-from strandline.state_store.delta.file_upkeep import EVERY, maintain_files
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
 from strandline.state_store.errors import CommitConflict, CorruptState
 from strandline.state_store.hashing.digest import digest_of_table

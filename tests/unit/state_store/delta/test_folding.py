@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from strandline.state_store.delta.hint import hinted_version
-from strandline.state_store.folders import remove_file
-from strandline.state_store.location import Location
-from strandline.state_store.retention import Retention
+from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
+from strandline.state_store.delta.entry import hinted_version
+from strandline.state_store.files import remove_file
+from strandline.state_store.leases import Retention
+from strandline.state_store.paths import Location
 from strandline.state_store.storage.disk import DiskStorage
 from tests.support.warm_process import exit_code
 from tests.unit.state_store.delta.test_cleanup import Clock, check, files, lived

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from deltalake import QueryBuilder
 
-from strandline.state_store import folders
-from strandline.state_store.aside import set_aside
+from strandline.state_store import files
+from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, plan_cleanup
+from strandline.state_store.delta.cleanup import DAY_MS, ORPHAN_DAYS, clean, plan_cleanup
 from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.staging import data_file
 from strandline.state_store.errors import (
@@ -33,7 +32,7 @@ from strandline.state_store.errors import (
     VersionGone,
 )
 from strandline.state_store.layout import Lake
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 from strandline.state_store.storage.open import open_storage
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
@@ -120,9 +119,9 @@ def test_an_entry_without_an_answer_is_known_by_its_nonce(table: ArrowTable, s3_
 
 _CHILD = """
 import json, sys
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 from strandline.state_store.storage.open import open_storage
-from strandline.state_store.storage.options import StorageOptions
+from strandline.state_store.storage.open import StorageOptions
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, rows
 url, options = json.loads(sys.argv[1])
@@ -168,7 +167,7 @@ def test_damage_is_found_in_every_kind_of_object(table: ArrowTable) -> None:
             with pytest.raises(CorruptState):
                 keys(table)
         overwrite(table.path / name, data)
-    folders.remove_file(table.path / data_files(table)[0])
+    files.remove_file(table.path / data_files(table)[0])
     with pytest.raises(VersionGone):
         keys(table)
 
@@ -201,8 +200,8 @@ def test_whoever_reads_a_table_that_is_being_removed_finds_an_older_version_or_n
     make_checkpoint(table.path, 2)
     seen = []
     assert isinstance(table.path, Location)
-    for name in folders._from_the_log_down(table.path):
-        folders.remove_file(table.path / name)
+    for name in files._from_the_log_down(table.path):
+        files.remove_file(table.path / name)
         head = reader.head(table.path)
         seen.append(None if head is None else head.version)
         assert head is None or head.version == 0 or keys(table) == versions[head.version]
@@ -214,11 +213,11 @@ def test_whoever_reads_a_table_that_is_being_removed_finds_an_older_version_or_n
 
 _ASIDE = """
 import json, sys
-from strandline.state_store.aside import set_aside
+from strandline.state_store.begun import set_aside
 from strandline.state_store.layout import Lake
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 from strandline.state_store.storage.open import open_storage
-from strandline.state_store.storage.options import StorageOptions
+from strandline.state_store.storage.open import StorageOptions
 url, options = json.loads(sys.argv[1])
 set_aside(Lake(Location(open_storage(url, StorageOptions(**options)))), "t")
 """

@@ -12,20 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.state_store.columns import WEIGHT
 from strandline.state_store.commits import COLUMNS
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.compaction import compact
-from strandline.state_store.delta.compaction_plan import CompactionPlan, Merge
+from strandline.state_store.delta.commit import digest_with, widen
+from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
 from strandline.state_store.delta.log_upkeep import make_checkpoint
-from strandline.state_store.delta.schema_commits import digest_with, widen
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
 from strandline.state_store.errors import CommitConflict, CorruptState
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.kernel.table import KernelTable
 from strandline.state_store.paths import LakePath
+from strandline.state_store.tablespec import WEIGHT, schema_json
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples
 from tests.support.keyed_table import SCHEMA, SPEC, having, head_of, made, rows

@@ -16,15 +16,12 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from strandline.state_store.delta import commit as commits
-from strandline.state_store.delta import log, snapshots
-from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from strandline.state_store.delta import log, snapshot
+from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
 from strandline.state_store.delta.commit import Rows
-from strandline.state_store.delta.compaction import compact
-from strandline.state_store.delta.compaction_plan import FANOUT, plan_compaction
+from strandline.state_store.delta.compaction import FANOUT, compact, plan_compaction
 from strandline.state_store.delta.log_upkeep import make_checkpoint
-from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
-from strandline.state_store.delta.snapshots import Snapshots
+from strandline.state_store.delta.snapshot import Snapshot, Snapshots, read_snapshot
 from strandline.state_store.errors import TableMissing, VersionGone
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples
@@ -148,15 +145,15 @@ def test_only_what_came_after_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     table, cache = made(tmp_path), Snapshots()
     table.apply(rows(range(3)))
     cache.at(table.path, 1)
-    monkeypatch.setattr(snapshots, "read_snapshot", None)
+    monkeypatch.setattr(snapshot, "read_snapshot", None)
     read: list[int] = []
-    entry = snapshots._read_entry
+    entry = snapshot._read_entry
 
     def told(file: Path) -> tuple[object, bytes]:
         read.append(int(file.stem))
         return entry(file)
 
-    monkeypatch.setattr(snapshots, "_read_entry", told)
+    monkeypatch.setattr(snapshot, "_read_entry", told)
     for number in (2, 3):
         table.apply(rows(range(number, number + 1)))
     before = cache.at(table.path, 1)

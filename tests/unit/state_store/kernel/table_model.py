@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from strandline.state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.ddl import schema_json
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.kernel.kept import Kept
 from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE, schema_json
 from tests.support.lakes import delta_rs
 from tests.support.table_model import BEGIN, SPEC, Changes, TableModel
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
-from strandline.state_store.kernel.local_files import LocalFiles
-from strandline.state_store.location import Location
-from strandline.state_store.paths import LakePath
+from strandline.state_store.kernel.kept import LocalFiles
+from strandline.state_store.paths import LakePath, Location
 from strandline.state_store.storage.disk import DiskStorage
 from tests.support.lakes import overwrite, s3_folder
 from tests.support.s3_server import S3Server

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.kernel import recent
-from strandline.state_store.kernel.recent import RecentChanges
+from strandline.state_store.kernel import kept
+from strandline.state_store.kernel.kept import RecentChanges
 
 TABLE = Path("/lake/tables/v")
 
@@ -18,35 +18,35 @@ def _changes(rows: int) -> pa.Table:
 
 
 def test_changes_are_found_by_table_and_commit() -> None:
-    kept = RecentChanges()
-    kept.put(TABLE, "a", _changes(3))
-    assert kept.find(TABLE, "a") == _changes(3)
-    assert kept.find(TABLE, "b") is None
-    assert kept.find(Path("/lake/tables/w"), "a") is None
+    changes = RecentChanges()
+    changes.put(TABLE, "a", _changes(3))
+    assert changes.find(TABLE, "a") == _changes(3)
+    assert changes.find(TABLE, "b") is None
+    assert changes.find(Path("/lake/tables/w"), "a") is None
 
 
 def test_few_rows_of_a_large_buffer_keep_no_large_buffer() -> None:
-    kept = RecentChanges()
+    changes = RecentChanges()
     before = pa.total_allocated_bytes()
     for number in range(10):
-        kept.put(TABLE, str(number), _changes(100_000).slice(number, 20))
+        changes.put(TABLE, str(number), _changes(100_000).slice(number, 20))
     assert pa.total_allocated_bytes() - before < 100_000
-    assert kept.find(TABLE, "9") == _changes(100).slice(9, 20)
+    assert changes.find(TABLE, "9") == _changes(100).slice(9, 20)
 
 
 def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
-    kept = RecentChanges(most_bytes=10 * _changes(100).nbytes)
+    changes = RecentChanges(most_bytes=10 * _changes(100).nbytes)
     for number in range(12):
-        kept.put(TABLE, str(number), _changes(100))
-    assert kept.find(TABLE, "0") is None
-    assert kept.find(TABLE, "11") == _changes(100)
-    kept.put(TABLE, "large", _changes(1_000))
-    assert kept.find(TABLE, "large") is None
+        changes.put(TABLE, str(number), _changes(100))
+    assert changes.find(TABLE, "0") is None
+    assert changes.find(TABLE, "11") == _changes(100)
+    changes.put(TABLE, "large", _changes(1_000))
+    assert changes.find(TABLE, "large") is None
 
 
 def test_the_oldest_go_where_there_are_too_many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "_MOST_COMMITS", 3)
-    kept = RecentChanges()
+    monkeypatch.setattr(kept, "_MOST_COMMITS", 3)
+    changes = RecentChanges()
     for number in range(5):
-        kept.put(TABLE, str(number), _changes(1))
-    assert [kept.find(TABLE, str(number)) is None for number in range(5)] == [True, True, False, False, False]
+        changes.put(TABLE, str(number), _changes(1))
+    assert [changes.find(TABLE, str(number)) is None for number in range(5)] == [True, True, False, False, False]

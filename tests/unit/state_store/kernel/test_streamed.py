@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.streamed import BATCH_ROWS, error_of, streamed
+from strandline.state_store.kernel.settle import BATCH_ROWS, error_of, streamed
 
 _LATE = 2 * BATCH_ROWS
 """A row that the first batch is taken long before."""

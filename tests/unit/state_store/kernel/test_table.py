@@ -19,7 +19,7 @@ from strandline.state_store.delta import reader
 from strandline.state_store.errors import NegativeWeight, VectorMismatch, VersionGone
 from strandline.state_store.kernel.kept import Kept
 from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.streamed import BATCH_ROWS
+from strandline.state_store.kernel.settle import BATCH_ROWS
 from strandline.state_store.kernel.table import KernelTable
 from strandline.state_store.paths import LakePath
 from tests.support.examples import examples

@@ -11,8 +11,7 @@ import pytest
 from strandline.state_store import leases
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.cleanup import clean
-from strandline.state_store.delta.cleanup_plan import plan_cleanup
+from strandline.state_store.delta.cleanup import clean, plan_cleanup
 from strandline.state_store.errors import (
     CorruptState,
     InputReplaced,
@@ -23,13 +22,12 @@ from strandline.state_store.errors import (
     VersionGone,
 )
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.replicas import follow, restore
-from strandline.state_store.replicas.base.store import Write
-from strandline.state_store.replicas.layout import Layout
-from strandline.state_store.replicas.memory.store import MemoryStore
-from strandline.state_store.replicas.progress import Progress
+from strandline.state_store.replicas import follow
+from strandline.state_store.replicas.follow import Progress
+from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.replicas.state import PREDECESSORS, Phase, ReplicaState
+from strandline.state_store.replicas.state import PREDECESSORS, Layout, Phase, ReplicaState
+from strandline.state_store.replicas.store import Write
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk
 from tests.support.replica_backends import Backend
@@ -142,7 +140,7 @@ def test_a_table_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_restore_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore, "PIECE_ROWS", 3)
+    monkeypatch.setattr(follow, "PIECE_ROWS", 3)
     made = Replicated(tmp_path, "counted", per_epoch=10)
     made.epochs(3)
     reports: list[Progress] = []
@@ -278,7 +276,7 @@ def test_a_table_whose_digest_no_restore_reaches_is_told(tmp_path: Path, monkeyp
     made = Replicated(tmp_path, "keyed")
     made.epochs(2)
     reports: list[Progress] = []
-    monkeypatch.setattr(restore, "_expected", lambda *_: Digest(1, 2, 3))
+    monkeypatch.setattr(follow, "_expected", lambda *_: Digest(1, 2, 3))
     with closing(made.replica(MEMORY)) as replica:
         with pytest.raises(ReplicaDiverged, match="are not those of version 2"):
             made.follower(replica, reports).catch_up()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.state_store.replicas import restore
-from strandline.state_store.replicas.base.backup import check_backup
-from strandline.state_store.replicas.progress import Progress
+from strandline.state_store.replicas import follow
+from strandline.state_store.replicas.backup import check_backup
+from strandline.state_store.replicas.follow import Progress
 from strandline.state_store.replicas.state import Phase
 from tests.support.examples import AT_LENGTH
 from tests.support.killed_follower import PIECE_ROWS, started
@@ -116,7 +116,7 @@ def test_a_restore_goes_on_where_it_was_killed(
     lasting: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was loaded is not loaded again, and the version is the one that was begun."""
-    monkeypatch.setattr(restore, "PIECE_ROWS", PIECE_ROWS)
+    monkeypatch.setattr(follow, "PIECE_ROWS", PIECE_ROWS)
     made = Replicated(tmp_path, "counted", per_epoch=40)
     made.epochs(3)
     process = started(tmp_path, "counted", lasting, "inside-replica-restore:4")

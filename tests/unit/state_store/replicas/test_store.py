@@ -21,13 +21,12 @@ from strandline.state_store.errors import (
     StorageUnavailable,
     WriterBusy,
 )
-from strandline.state_store.replicas.base.backup import back_up, check_backup
-from strandline.state_store.replicas.base.store import Store, Write
+from strandline.state_store.replicas.backup import back_up, check_backup
 from strandline.state_store.replicas.codec.keys import LONGEST_BYTES, ROWS, ROWS_END
-from strandline.state_store.replicas.dynamodb.items import Item
-from strandline.state_store.replicas.dynamodb.store import DynamoStore
-from strandline.state_store.replicas.lmdb.store import LmdbStore
-from strandline.state_store.replicas.rocksdb.store import RocksStore
+from strandline.state_store.replicas.dynamodb import DynamoStore, Item
+from strandline.state_store.replicas.lmdb import LmdbStore
+from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.store import Store, Write
 from tests.support.examples import SLOWNESS, examples
 from tests.support.replica_backends import Backend
 from tests.support.waiting import PATIENCE_SECONDS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.location import Location
-from strandline.state_store.spark.verified import verify_files
+from strandline.state_store.paths import Location
+from strandline.state_store.spark.rows import verify_files
 from tests.support.lakes import s3_folder
 from tests.support.s3_server import S3Server
 

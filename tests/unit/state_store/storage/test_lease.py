@@ -21,11 +21,10 @@ from threading import Event
 import pytest
 
 from strandline.state_store.errors import Action, CorruptState, LockLost, StorageUnavailable, WriterBusy
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 from strandline.state_store.storage import lease as lease_module
 from strandline.state_store.storage.disk import DiskStorage
-from strandline.state_store.storage.lease import Lease, lease
-from strandline.state_store.storage.lease_record import LeaseRecord, read_lease
+from strandline.state_store.storage.lease import Lease, LeaseRecord, lease, read_lease
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.state_store.storage.places import Place
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strandline.state_store.errors import KeyRefused
-from strandline.state_store.location import Location
+from strandline.state_store.paths import Location
 from strandline.state_store.storage.disk import DiskStorage
 from tests.unit.state_store.storage.places import Place
 

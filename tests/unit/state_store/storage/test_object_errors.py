@@ -10,7 +10,7 @@ import pytest
 from obstore.exceptions import BaseError, GenericError, PermissionDeniedError
 
 from strandline.state_store.errors import Action, SettingsError, StorageDenied, StorageUnavailable, StrandlineError
-from strandline.state_store.storage.object_errors import typed
+from strandline.state_store.storage.objects import typed
 from strandline.state_store.storage.open import open_storage
 from tests.support.s3_server import S3Server
 from tests.unit.state_store.storage.places import Place

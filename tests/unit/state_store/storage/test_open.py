@@ -8,8 +8,7 @@ import pytest
 
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.storage.disk import DiskStorage
-from strandline.state_store.storage.open import open_storage
-from strandline.state_store.storage.options import StorageOptions
+from strandline.state_store.storage.open import StorageOptions, open_storage
 
 _ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _SECRET = StorageOptions(

@@ -11,11 +11,10 @@ import pytest
 from strandline.state_store.commits import TRIM, CommitRecord, Head
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.delta.trims import Keeper, Limits, TrimPlan, plan_trim, trim, what_went
 from strandline.state_store.errors import CommitConflict
 from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.tablespec import TableSpec
-from strandline.state_store.trims.plan import Keeper, Limits, TrimPlan, plan_trim
-from strandline.state_store.trims.trim import trim, what_went
 from tests.support.arrow_table import ArrowTable
 
 BEGIN = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)

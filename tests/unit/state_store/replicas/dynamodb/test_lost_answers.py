@@ -11,8 +11,8 @@ from botocore.exceptions import ReadTimeoutError
 from moto import mock_aws
 
 from strandline.state_store.errors import CommitConflict, StorageUnavailable
-from strandline.state_store.replicas.base.store import Write
-from strandline.state_store.replicas.dynamodb.store import DynamoStore, make_table
+from strandline.state_store.replicas.dynamodb import DynamoStore, make_table
+from strandline.state_store.replicas.store import Write
 
 A, B = b"ra", b"rb"
 

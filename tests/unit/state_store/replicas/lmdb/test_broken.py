@@ -9,9 +9,8 @@ import lmdb
 import pytest
 
 from strandline.state_store.errors import CorruptState, ReplicaDiverged, StorageUnavailable
-from strandline.state_store.replicas.base.store import Write
-from strandline.state_store.replicas.lmdb.snapshot import LmdbSnapshot
-from strandline.state_store.replicas.lmdb.store import LmdbStore
+from strandline.state_store.replicas.lmdb import LmdbSnapshot, LmdbStore
+from strandline.state_store.replicas.store import Write
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated, assert_equal
 

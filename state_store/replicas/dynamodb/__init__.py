@@ -1,1 +1,0 @@
-"""Replicas in DynamoDB: shared by many readers, for as long as one process writes."""

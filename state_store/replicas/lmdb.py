@@ -1,0 +1,180 @@
+"""Replicas in LMDB: a memory-mapped tree that other processes may read while one writes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import lmdb
+
+from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, WriterBusy
+from strandline.state_store.replicas.backup import check_backup, copy_files
+from strandline.state_store.replicas.store import Snapshot, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import lmdb
+
+    from strandline.state_store.replicas.store import Snapshot, Write
+
+
+# LMDB's errors as ours.
+
+_BROKEN = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.PanicError, lmdb.InvalidError, lmdb.VersionMismatchError)
+_FULL = (lmdb.MapFullError, lmdb.DiskError)
+
+
+@contextmanager
+def lmdb_errors(path: Path) -> Iterator[None]:
+    """Turns an error of LMDB inside the block into one of ours."""
+    try:
+        yield
+    except _BROKEN as error:
+        raise CorruptState(
+            f"the replica '{path.name}': {error}",
+            where=str(path),
+            hint="remove its folder; it is restored from the table",
+        ) from error
+    except (*_FULL, OSError) as error:
+        raise DiskFailed(
+            f"the replica '{path.name}': {error}", where=str(path), hint="see that there is space"
+        ) from error
+    except lmdb.Error as error:
+        raise StorageUnavailable(
+            f"the replica '{path.name}': {error}", where=str(path), hint="open it again"
+        ) from error
+
+
+# Reads of LMDB: a read transaction sees one state for as long as it lasts, and blocks nobody.
+
+STATE: Final = b"\x00state"
+"""Sorts before every row."""
+
+
+class LmdbSnapshot(Snapshot):
+    """The store as a transaction sees it."""
+
+    def __init__(self, transaction: lmdb.Transaction[bytes], path: Path) -> None:
+        self._transaction = transaction
+        self._path = path
+
+    def state(self) -> bytes | None:
+        return self.get(STATE)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.multi_get([key])[0]
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        get = self._transaction.get
+        with lmdb_errors(self._path):
+            return [get(key) for key in keys]
+
+    def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with lmdb_errors(self._path), self._transaction.cursor() as cursor:
+            if not cursor.set_range(low):
+                return
+            for key, value in cursor.iternext():
+                if key >= high:
+                    return
+                yield key, value
+
+
+# Backups of LMDB: a copy of the tree without its free pages.
+
+
+def copy_environment(environment: lmdb.Environment, folder: Path) -> None:
+    """Write a copy to the folder; writers are not held up."""
+    environment.copy(str(folder), compact=True)
+
+
+def take_back(backup: Path, path: Path) -> None:
+    """Copy a backup to where a store is to be opened; errors as of `check_backup` and `copy_files`."""
+    check_backup(backup)
+    copy_files(backup, path)
+
+
+# A store in LMDB. A write is one transaction, its pages flushed before the page that names them.
+#
+# That last page is not flushed: a power cut takes rows and state back together, and never breaks the tree.
+
+MAP_BYTES: Final = 256 << 30
+"""The most that a store may grow to. It is address space, of which a process has 128 TB; the file is as long as its
+rows need."""
+# Each thread that reads takes one place, and each process its own.
+_READERS: Final = 512
+_LOCK: Final = "writer.lock"
+
+
+class LmdbStore(Store):
+    """The store in a folder, made if it is not there.
+
+    Raises:
+        WriterBusy: another process writes to it.
+        CorruptState: it does not open.
+        DiskFailed: the disk is full or broken.
+    """
+
+    has_checksums = False
+
+    def __init__(self, path: Path, map_bytes: int = MAP_BYTES) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path)
+        try:
+            with lmdb_errors(path):
+                self._environment = lmdb.open(
+                    str(path), map_size=map_bytes, metasync=False, max_readers=_READERS, readahead=False
+                )
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def write(self, write: Write) -> None:
+        with lmdb_errors(self.path), self._environment.begin(write=True) as transaction:
+            for key, value in write.ordered():
+                if value is None:
+                    transaction.delete(key)
+                else:
+                    transaction.put(key, value)
+            transaction.put(STATE, write.state)
+
+    def clear(self, state: bytes) -> None:
+        with lmdb_errors(self.path), self._environment.begin(write=True) as transaction:
+            transaction.drop(self._environment.open_db(txn=transaction), delete=False)
+            transaction.put(STATE, state)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        with lmdb_errors(self.path):
+            transaction = self._environment.begin()
+        try:
+            yield LmdbSnapshot(transaction, self.path)
+        finally:
+            transaction.abort()
+
+    def copy_to(self, folder: Path) -> None:
+        with lmdb_errors(self.path):
+            copy_environment(self._environment, folder)
+
+    def close(self) -> None:
+        self._environment.close()
+        os.close(self._lock)
+
+
+def _locked(path: Path) -> int:
+    """The lock of the one writer: LMDB itself lets many processes write in turn."""
+    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise WriterBusy(
+            f"the replica '{path.name}' is open in another process",
+            where=str(path),
+            hint="one process writes a replica; stop the other one",
+        ) from None
+    return descriptor

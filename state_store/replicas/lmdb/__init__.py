@@ -1,1 +1,0 @@
-"""Replicas in LMDB: a memory-mapped tree that other processes may read while one writes."""

@@ -1,1 +1,0 @@
-"""Replicas in the memory of this process: the fastest reads, rebuilt from the table at each start."""
