@@ -215,7 +215,7 @@ def test_a_pipeline_has_one_writer(settings: Settings) -> None:
 def test_views_are_refreshed_by_the_kernel_and_events_wait_for_the_jars(
     s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in the event log already needs no JVM; what is in the topic alone needs one, and none is started."""
+    """What is in the event log already needs no JVM; what the driver may not take in needs one, and none is started."""
     monkeypatch.setattr("strandline.jobs.run.s3a._JARS", tmp_path)
     settings = on_s3(s3_server)
     made = MadeLake(settings)
@@ -226,6 +226,7 @@ def test_views_are_refreshed_by_the_kernel_and_events_wait_for_the_jars(
     assert sorted(rows(settings, "SELECT owner, n FROM owned;")) == [("Ann", 2), ("Eve", 1)]
     assert [check for check in verify(settings, deep=True) if check.ok is not True] == []
     list(Interpreter(settings).run("INSERT INTO visits (page, seconds) VALUES ('a', 1.5);"))
+    by_spark = settings.model_copy(update={"ingest": settings.ingest.model_copy(update={"driver_rows": 0})})
     with pytest.raises(SettingsError, match=r"jars by which Spark reaches S3 are missing(?s:.*)strandline setup --s3"):
-        drain(settings, "shop")
+        drain(by_spark, "shop")
     assert rows(settings, "SELECT n FROM totals WHERE page = 'a';") == [(2,)]
