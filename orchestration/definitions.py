@@ -52,7 +52,7 @@ def build(settings: Settings) -> dg.Definitions:
         on_kafka=settings.kafka.bootstrap_servers is not None,
         plan_of=lambda view: plan(view, catalog),
         server_url=settings.server.url,
-        called=catalog.called,
+        name_map=catalog.name_map,
     )
     client = DrainClient()
     made = (pipeline_of(name, definitions, translator, settings, client) for name, definitions in whole.items())

@@ -131,5 +131,5 @@ def data_docs(table: str, settings: Settings) -> dict[str, dg.MetadataValue[Any]
     url, lake = settings.server.url, Lake(settings.lake)
     if url is None:
         return {DATA_DOCS: dg.MetadataValue.path(str(lake.data_docs(table)))}
-    called = Catalog(lake).called.of(table)
+    called = Catalog(lake).name_map.of(table)
     return {DATA_DOCS: dg.MetadataValue.url(f"{url.rstrip('/')}/v1/views/{quote(called, safe='')}/data-docs")}

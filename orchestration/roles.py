@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 if TYPE_CHECKING:
-    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.name_map import NameMap
 
 TABLE_NAME = "dagster/table_name"
 _ROLE = "strandline/role"
@@ -88,9 +88,9 @@ def table_of(spec: dg.AssetSpec) -> str:
     return str(spec.metadata[TABLE_NAME])
 
 
-def as_called(spec: dg.AssetSpec, name: str, called: Called) -> dg.AssetSpec:
-    """The asset of a definition, with what that is called by now where it is stored under another name."""
-    now = called.of(name)
+def localized(spec: dg.AssetSpec, name: str, name_map: NameMap) -> dg.AssetSpec:
+    """The asset of a definition, whose description says the name that people see if it was renamed."""
+    now = name_map.of(name)
     if now == name:
         return spec
     return spec.replace_attributes(description=f"`{name}` is called `{now}` now.\n\n{spec.description}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
@@ -35,7 +35,7 @@ from strandline.orchestration.metadata import (
     schema_of,
     served,
 )
-from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, as_called, asset_key, code_hash, identifier
+from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, code_hash, identifier, localized
 from strandline.orchestration.stewards import stewardship_of
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
@@ -58,7 +58,7 @@ class Translator:
         on_kafka: topics are Kafka's, not files of the local log.
         plan_of: the plan of a view, for its column lineage; without it there is none.
         server_url: where people read the rows; without it no asset links there.
-        called: what definitions are called; the keys of assets, and so their history, are those that are stored.
+        name_map: of renamed definitions; the keys of assets, and so their history, are the stored names.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Translator:
         on_kafka: bool = False,
         plan_of: Callable[[View], Plan] | None = None,
         server_url: str | None = None,
-        called: Called | None = None,
+        name_map: NameMap | None = None,
     ) -> None:
-        self._called = called or Called()
+        self._name_map = name_map or NameMap()
         self._lake = lake
         self._plan_of = plan_of
         self._on_kafka = on_kafka
@@ -194,7 +194,7 @@ class Translator:
             metadata={
                 COLUMN_SCHEMA: schema_of(view, key=view.key),
                 **self._lineage(view),
-                **served(self._called.of(view.name), self._server_url),
+                **served(self._name_map.of(view.name), self._server_url),
             },
         )
 
@@ -238,7 +238,7 @@ class Translator:
             },
             **others,
         )
-        return as_called(spec, definition.name, self._called)
+        return localized(spec, definition.name, self._name_map)
 
     def _lineage(self, view: View) -> dict[str, dg.MetadataValue[Any]]:
         if self._plan_of is None:

@@ -48,8 +48,8 @@ class Text(str):
         """What a copy is made of, in this process and in others."""
         return self.parts
 
-    def called(self, of: Callable[[str], str]) -> str:
-        """The sentence as it is printed: `of` gives what a stored name is called."""
+    def localized(self, of: Callable[[str], str]) -> str:
+        """The sentence as it is printed: `of` gives the name that people see for a stored one."""
         return "".join(p.written(of(p.stored)) if isinstance(p, Name) else p for p in self.parts)
 
 
@@ -96,6 +96,6 @@ def from_json(value: str | list[str | dict[str, str]]) -> str:
     return Text(*(part if isinstance(part, str) else Name(part["table"]) for part in value))
 
 
-def called(text: str, of: Callable[[str], str]) -> str:
-    """A text as it is printed; one without names as it is."""
-    return text.called(of) if isinstance(text, Text) else text
+def localized(text: str, of: Callable[[str], str]) -> str:
+    """Localize a text; one without names stays as it is."""
+    return text.localized(of) if isinstance(text, Text) else text

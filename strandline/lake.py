@@ -153,7 +153,7 @@ class Lake:
         from strandline.jobs.sql.statements import Select, parse_one
 
         catalog = Catalog(self._layout)
-        statement = stored_statement(parse_one(text), catalog.called)
+        statement = stored_statement(parse_one(text), catalog.name_map)
         if not isinstance(statement, Select) or statement.emit is not None:
             raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)
         library = Library(catalog.functions.values(), self.settings.functions.modules)
@@ -189,7 +189,7 @@ class Lake:
         from strandline.jobs.model.errors import UnknownName
 
         catalog = Catalog(self._layout)
-        found = catalog.get(catalog.called.stored(name))
+        found = catalog.get(catalog.name_map.stored(name))
         if isinstance(found, InsertQuery):
             raise UnknownName.among("stream, table or view", name, catalog.relations())
         return found

@@ -76,7 +76,7 @@ class Catalog(Definitions):
         """The catalog with this definition in place of the broken file of its name. Nothing is written."""
         if isinstance(definition, Function):
             return Catalog(self._lake, self._content.with_function(definition))
-        called = self.called.names.get(definition.name, "")
+        called = self.name_map.names.get(definition.name, "")
         return Catalog(self._lake, self._content.with_entry(Entry(0, definition, called)))
 
     def as_seen_by(self, query: View | InsertQuery) -> Catalog:
@@ -98,8 +98,8 @@ class Catalog(Definitions):
             definition = registered(definition, read, self._content, self._lake)
             if definition.name in self._content.entries:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
-            self.called.check_free(definition.name, definition.name, self._stored())
-            called = self.called.names.get(definition.name, "")
+            self.name_map.check_free(definition.name, definition.name, self._stored())
+            called = self.name_map.names.get(definition.name, "")
             sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
             self._write(Entry(sequence, definition, called), check)
 
@@ -122,7 +122,7 @@ class Catalog(Definitions):
         """
         with self._changing() as check:
             self.get(name)
-            self.called.check_free(called, name, self._stored())
+            self.name_map.check_free(called, name, self._stored())
             self._write(replaced(self._content.entries[name], called="" if called == name else called), check)
 
     def keep_seen(self, name: str) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from strandline.jobs.catalog.broken import Broken
-from strandline.jobs.catalog.called import Called
 from strandline.jobs.catalog.files import Content
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python.declared import calls
 from strandline.jobs.model import tables
@@ -48,13 +48,13 @@ class Definitions:
         return tuple(self._content.entries)
 
     @property
-    def called(self) -> Called:
-        """What the definitions are called."""
-        return self._content.called
+    def name_map(self) -> NameMap:
+        """The stored and the shown names of renamed definitions."""
+        return self._content.name_map
 
     def relations(self) -> tuple[str, ...]:
         """What the sources and views are called: the names that a query can read."""
-        return tuple(self.called.of(d.name) for d in self.definitions() if not isinstance(d, InsertQuery))
+        return tuple(self.name_map.of(d.name) for d in self.definitions() if not isinstance(d, InsertQuery))
 
     def definitions(self) -> list[Definition]:
         """All definitions whose files are whole, in the order of creation: none reads a later one."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from strandline.jobs.catalog import drops, manifest, replacements
 from strandline.jobs.catalog.as_json import Stored, from_json
 from strandline.jobs.catalog.broken import Broken
-from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import Definition, Function, Source
 from strandline.state_store.errors import CorruptState
@@ -47,10 +47,10 @@ class Content:
     begun: Mapping[str, Replacement] = field(default_factory=dict)
 
     @cached_property
-    def called(self) -> Called:
-        """What the definitions are called; of those whose file is broken, as far as its remains tell."""
+    def name_map(self) -> NameMap:
+        """The stored and the shown names of renamed definitions; of broken files, as far as their remains tell."""
         whole = {name: entry.called for name, entry in self.entries.items() if entry.called}
-        return Called(whole | {name: each.called for name, each in self.broken.items() if each.called})
+        return NameMap(whole | {name: each.called for name, each in self.broken.items() if each.called})
 
     def with_entry(self, entry: Entry) -> Content:
         """The same with this definition, in place of the one of its name or of its broken file."""

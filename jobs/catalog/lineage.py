@@ -14,7 +14,7 @@ from strandline.jobs.model.definitions import InsertQuery, Source, View
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.options import State
 
@@ -51,15 +51,15 @@ class Lineage:
     nodes: tuple[Node, ...]
     edges: tuple[tuple[str, str], ...]
 
-    def called(self, called: Called) -> Lineage:
-        """The same graph with what tables and definitions are called, in the place of what they are stored under."""
-        ids = {node.id: node.id if node.role == "topic" else called.of(node.id) for node in self.nodes}
+    def localized(self, name_map: NameMap) -> Lineage:
+        """The same graph, with the names that people see in the place of the stored ones."""
+        ids = {node.id: node.id if node.role == "topic" else name_map.of(node.id) for node in self.nodes}
         nodes = (
             replace(
                 node,
                 id=ids[node.id],
                 name=node.name if node.role == "topic" else ids[node.id],
-                definition=called.of(node.definition),
+                definition=name_map.of(node.definition),
             )
             for node in self.nodes
         )

@@ -59,7 +59,7 @@ def renamed_text(sql: str, other: Callable[[str], str], types: Mapping[str, SqlT
 
 def shown_text(sql: str, catalog: Catalog) -> str:
     """The text of a definition, or of its query, as people are shown it: with the names that relations have now."""
-    return renamed_text(sql, catalog.called.of, catalog.types) if catalog.called.names else sql
+    return renamed_text(sql, catalog.name_map.of, catalog.types) if catalog.name_map.names else sql
 
 
 def relations_in(query: exp.Expr) -> Iterator[tuple[exp.Table, exp.Identifier]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.renamed_text import parts_of_with, relations_in, renamed_text
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, UnknownName
 from strandline.jobs.sql.dialect import position_of
@@ -46,7 +46,7 @@ _DEFINING = (CreateSource, CreateView, AlterSource, InsertSelect)
 _TARGETED = (InsertValues, InsertSelect, Delete, Update)
 
 
-def stored_statement(statement: S, called: Called, types: Mapping[str, SqlType] | None = None) -> S:
+def stored_statement(statement: S, name_map: NameMap, types: Mapping[str, SqlType] | None = None) -> S:
     """The statement with the names that definitions are stored under, for those by which it calls them.
 
     Args:
@@ -57,30 +57,30 @@ def stored_statement(statement: S, called: Called, types: Mapping[str, SqlType] 
         NameTaken: it would create something under such a name.
         InvalidQuery: a part of its WITH has the name under which a relation is stored that it reads by another.
     """
-    if not called.names:
+    if not name_map.names:
         return statement
     changed: dict[str, Any] = {}
     if isinstance(statement, _NAMED) and statement.name is not None:
-        changed["name"] = _name(statement, statement.name, called)
+        changed["name"] = _name(statement, statement.name, name_map)
     if isinstance(statement, _TARGETED):
-        changed["target"] = called.stored(statement.target, line=statement.line, column=statement.column)
+        changed["target"] = name_map.stored(statement.target, line=statement.line, column=statement.column)
     query: exp.Query | None = getattr(statement, "query", None)
     if query is not None:
-        changed["query"] = _stored_query(query, called)
+        changed["query"] = _stored_query(query, name_map)
     if changed and isinstance(statement, _DEFINING):
-        changed["sql"] = renamed_text(statement.sql, called.stored, types)
+        changed["sql"] = renamed_text(statement.sql, name_map.stored, types)
     return replace(statement, **changed) if changed else statement
 
 
-def _name(statement: Statement, name: str, called: Called) -> str:
-    if isinstance(statement, Rename) and called.names.get(name) == statement.following:
+def _name(statement: Statement, name: str, name_map: NameMap) -> str:
+    if isinstance(statement, Rename) and name_map.names.get(name) == statement.following:
         return name  # said again: it has the name already
     try:
-        return called.stored(name, line=statement.line, column=statement.column)
+        return name_map.stored(name, line=statement.line, column=statement.column)
     except UnknownName as error:
         if not isinstance(statement, CreateSource | CreateView):
             raise
-        now = called.of(name)
+        now = name_map.of(name)
         raise NameTaken(
             f"`{name}` is called '{now}' now, and still stored under its former name",
             line=error.line,
@@ -89,11 +89,11 @@ def _name(statement: Statement, name: str, called: Called) -> str:
         ) from None
 
 
-def _stored_query(query: exp.Query, called: Called) -> exp.Query:
+def _stored_query(query: exp.Query, name_map: NameMap) -> exp.Query:
     made = query.copy()
     for table, name in list(relations_in(made)):
         line, column = position_of(name)
-        said, stored = name.name, called.stored(name.name, line=line, column=column)
+        said, stored = name.name, name_map.stored(name.name, line=line, column=column)
         if stored == said:
             continue
         if stored in parts_of_with(table):

@@ -46,10 +46,10 @@ def exit_codes() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except Exception as error:
-        from strandline.jobs.cli.called import looked_in, told
+        from strandline.jobs.cli.name_map import localized_error, looked_in
 
         ours = as_ours(error)
-        say(f"{told(ours)}{looked_in(ours)}")
+        say(f"{localized_error(ours)}{looked_in(ours)}")
         raise typer.Exit(USER_ERROR) from None
 
 

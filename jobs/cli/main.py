@@ -23,7 +23,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.lifeline import hold_lifeline
 
 if TYPE_CHECKING:
-    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.report import RunReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.results import Result
@@ -104,16 +104,16 @@ def run(
     mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
 ) -> None:
     """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
-    from strandline.jobs.cli.called import called_in
+    from strandline.jobs.cli.name_map import name_map_in
 
     with exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
         report, code = _run(settings, pipeline, mode)
-        called = called_in(settings)
-        say(_summary(report, called))
+        name_map = name_map_in(settings)
+        say(_summary(report, name_map))
         for wrong in report.held.values():
-            say(called.shown(wrong))
+            say(name_map.localized(wrong))
         if code or report.held:
             raise typer.Exit(code or BROKEN)
 
@@ -169,17 +169,17 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
-    from strandline.jobs.cli.called import called_in, shown
     from strandline.jobs.cli.findings import show
+    from strandline.jobs.cli.name_map import localized, name_map_in
     from strandline.jobs.cli.steps import shown_steps
     from strandline.jobs.operate.verify.verify import verify as verify_tables
 
     with exit_codes():
         settings = load_settings()
-        called = called_in(settings)
-        with shown_steps(called, begins=False) as steps:
-            checks = verify_tables(settings, called.all_stored(names or ()), deep=deep, steps=steps)
-        if not show(shown(checks, called, "table", "what", "hint"), json=json):
+        name_map = name_map_in(settings)
+        with shown_steps(name_map, begins=False) as steps:
+            checks = verify_tables(settings, name_map.all_stored(names or ()), deep=deep, steps=steps)
+        if not show(localized(checks, name_map, "table", "what", "hint"), json=json):
             raise typer.Exit(BROKEN)
 
 
@@ -231,14 +231,16 @@ def _applied(what: str, settings: Settings) -> str:
     return applied.pipeline
 
 
-def _summary(report: RunReport, called: Called) -> str:
+def _summary(report: RunReport, name_map: NameMap) -> str:
     epochs = "1 epoch" if report.epochs == 1 else f"{report.epochs} epochs"
     lines = [f"pipeline '{report.pipeline}': {epochs} in {report.seconds:.1f} s"]
     for table in report.tables:
         changed = f"+{table.inserted} −{table.deleted}"
         late = f", {table.late} late rows left out" if table.late else ""
-        early = "".join(f", {each.told(called.of(each.table))}" for each in table.early)
-        lines.append(f"  {called.of(table.name)}: {table.rows} rows ({changed}), version {table.version}{late}{early}")
+        early = "".join(f", {each.in_words(name_map.of(each.table))}" for each in table.early)
+        lines.append(
+            f"  {name_map.of(table.name)}: {table.rows} rows ({changed}), version {table.version}{late}{early}"
+        )
     return "\n".join(lines)
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.jobs.cli.called import called_in, note_stored, shown
 from strandline.jobs.cli.exits import BROKEN, exit_codes
+from strandline.jobs.cli.name_map import localized, name_map_in, note_stored
 from strandline.jobs.cli.operated import show_json, show_maintenance
 from strandline.jobs.cli.output import say
 from strandline.jobs.cli.steps import shown_steps
@@ -17,7 +17,7 @@ from strandline.state_store.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.rebuild import Rebuilt
     from strandline.state_store.paths import LakePath
@@ -49,15 +49,15 @@ def compact(
         if before is not None and len(names or ()) != 1:
             raise typer.BadParameter("--before is a version of one table: name it")
         settings = load_settings()
-        called = called_in(settings)
-        plan = plan_maintenance(settings, called.all_stored(names or ()), before=before)
-        note_stored(called, [each.table for each in plan.tables] if dry_run else ())
+        name_map = name_map_in(settings)
+        plan = plan_maintenance(settings, name_map.all_stored(names or ()), before=before)
+        note_stored(name_map, [each.table for each in plan.tables] if dry_run else ())
         if dry_run:
             show_json([each.as_json() for each in plan.tables]) if json else print(plan)
             return
-        with shown_steps(called, begins=False) as steps:
+        with shown_steps(name_map, begins=False) as steps:
             done = execute_maintenance(settings, plan, steps=steps)
-        done = MaintenanceResult(tuple(shown(done.tables, called, "table", "note")))
+        done = MaintenanceResult(tuple(localized(done.tables, name_map, "table", "note")))
         show_maintenance(done, json=json)
         if not done.proved:
             raise typer.Exit(BROKEN)
@@ -80,14 +80,14 @@ def backfill(
         from strandline.jobs.operate.backfill.plan import plan_backfill
 
         settings = load_settings()
-        called = called_in(settings)
-        plan = plan_backfill(settings, called.stored(view), period_of(begin, end), by)
-        note_stored(called, (plan.view, *plan.reads, *plan.followers) if dry_run else ())
+        name_map = name_map_in(settings)
+        plan = plan_backfill(settings, name_map.stored(view), period_of(begin, end), by)
+        note_stored(name_map, (plan.view, *plan.reads, *plan.followers) if dry_run else ())
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        with shown_steps(called) as steps:
-            [done] = shown([execute_backfill(settings, plan, steps)], called, "view")
+        with shown_steps(name_map) as steps:
+            [done] = localized([execute_backfill(settings, plan, steps)], name_map, "view")
         if json:
             show_json([done.as_json()])
         say(f"{done.view}: backfilled (+{done.inserted} −{done.deleted}) in {done.seconds:.1f} s")
@@ -108,12 +108,12 @@ def backup(
         from strandline.jobs.operate.verify.findings import sized
 
         settings = load_settings()
-        called = called_in(settings)
+        name_map = name_map_in(settings)
         plan = plan_backup(settings, _path(settings, destination or _destination(settings)))
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        with shown_steps(called, begins=False) as steps:
+        with shown_steps(name_map, begins=False) as steps:
             done = execute_backup(settings, plan, steps)
         if json:
             show_json([done.as_json()])
@@ -172,22 +172,22 @@ def drill(
         from strandline.state_store.layout import Lake
 
         settings = load_settings()
-        called = called_in(settings)
-        plan = plan_drills(settings, called.all_stored(names or ()), scenario or (), target)
+        name_map = name_map_in(settings)
+        plan = plan_drills(settings, name_map.all_stored(names or ()), scenario or (), target)
         if dry_run:
-            show_drill_plan(shown(plan, called, "view"), json=json)
+            show_drill_plan(localized(plan, name_map, "view"), json=json)
             return
         saved = None if source is None else _path(settings, source)
         results = []
-        with shown_steps(called, begins=False) as steps:
+        with shown_steps(name_map, begins=False) as steps:
             for number, each in enumerate(plan, 1):
-                steps.begin(f"rehearsing {each.scenario} of {called.of(each.view)}, drill {number} of {len(plan)}")
+                steps.begin(f"rehearsing {each.scenario} of {name_map.of(each.view)}, drill {number} of {len(plan)}")
                 results.append(run_drill(settings, each, backup=saved))
                 try:
                     record(Lake(settings.lake), results[-1:])
                 except (StorageDenied, DiskFailed) as error:
                     say(f"what the drill came to is not kept in the lake: {error.message}")
-        if not show_drills(shown(results, called, "view", "why"), json=json):
+        if not show_drills(localized(results, name_map, "view", "why"), json=json):
             raise typer.Exit(BROKEN)
 
 
@@ -212,60 +212,60 @@ def rebuild(
         if from_topic and len(names or ()) != 1:
             raise typer.BadParameter("--from-topic is for one view: name it")
         settings = load_settings()
-        called = called_in(settings)
+        name_map = name_map_in(settings)
         if from_topic:
-            _from_topic(settings, called, *called.all_stored(names or ()), dry_run=dry_run, json=json)
+            _from_topic(settings, name_map, *name_map.all_stored(names or ()), dry_run=dry_run, json=json)
             return
         from strandline.jobs.operate.rebuild import broken_definitions, execute_rebuild
         from strandline.jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
 
         if all_broken:
-            with shown_steps(called, begins=False) as steps:
+            with shown_steps(name_map, begins=False) as steps:
                 stored = broken_definitions(settings, steps)
             if not stored:
                 say("nothing is broken that a rebuild mends")
         else:
-            stored = list(called.all_stored(names or ()))
+            stored = list(name_map.all_stored(names or ()))
         plans = plan_rebuilds(settings, stored)
         if dry_run:
             for plan in plans:
                 computed = (each.table for each in plan.computed)
-                note_stored(called, (*plan.names, *computed, *plan.follow, *plan.waiting, *plan.elsewhere))
+                note_stored(name_map, (*plan.names, *computed, *plan.follow, *plan.waiting, *plan.elsewhere))
                 show_json([plan.as_json()]) if json else print(plan)
             return
         waiting = False
         for number, plan in enumerate(plans):
-            with shown_steps(called) as steps:
+            with shown_steps(name_map) as steps:
                 # What one pipeline reads of another may have been mended since all were planned.
                 again = plan_rebuild(settings, *plan.names) if number else plan
                 done = execute_rebuild(settings, again, steps=steps)
-            _show_rebuilt(done, called, {name for plan in plans for name in plan.names}, json=json)
+            _show_rebuilt(done, name_map, {name for plan in plans for name in plan.names}, json=json)
             waiting |= bool(done.waiting)
         if waiting:
             raise typer.Exit(BROKEN)
 
 
-def _show_rebuilt(done: Rebuilt, called: Called, named: Set[str], *, json: bool) -> None:
+def _show_rebuilt(done: Rebuilt, name_map: NameMap, named: Set[str], *, json: bool) -> None:
     from strandline.jobs.operate.rebuild_plan import waits
 
     if json:
         show_json([done.as_json()])
     for stage in done.stages:
-        say(f"{called.of(stage.table)}: rebuilt (+{stage.inserted} −{stage.deleted})")
+        say(f"{name_map.of(stage.table)}: rebuilt (+{stage.inserted} −{stage.deleted})")
     for table in done.aside:
-        say(f"{called.of(table)}: begun anew")
+        say(f"{name_map.of(table)}: begun anew")
     for name, inputs in done.waiting.items():
-        say(waits(called.of(name), [called.of(each) for each in inputs]))
-    for other in map(called.of, sorted(set(done.elsewhere) - named)):
+        say(waits(name_map.of(name), [name_map.of(each) for each in inputs]))
+    for other in map(name_map.of, sorted(set(done.elsewhere) - named)):
         say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
 
 
-def _from_topic(settings: Settings, called: Called, stored: str, *, dry_run: bool, json: bool) -> None:
+def _from_topic(settings: Settings, name_map: NameMap, stored: str, *, dry_run: bool, json: bool) -> None:
     from strandline.jobs.operate.from_topic import execute_from_topic, plan_from_topic
 
-    plan, name = plan_from_topic(settings, stored), called.of(stored)
+    plan, name = plan_from_topic(settings, stored), name_map.of(stored)
     if dry_run:
-        note_stored(called, (stored,))
+        note_stored(name_map, (stored,))
         show_json([plan.as_json()]) if json else print(plan)
         return
     found = execute_from_topic(settings, plan)

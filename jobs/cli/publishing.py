@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.jobs.cli.called import called_in, shown
 from strandline.jobs.cli.exits import exit_codes
+from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.operated import show_json
 from strandline.jobs.cli.output import say
 from strandline.jobs.model.settings import load_settings
@@ -36,13 +36,13 @@ def publish(
     from strandline.jobs.run.publishing import publishing
 
     def told(done: Published) -> None:
-        [done] = shown([done], called_in(settings), "view")
+        [done] = localized([done], name_map_in(settings), "view")
         show_json([done.as_json()]) if json else say(_line(done))
 
     with exit_codes():
         settings = load_settings()
-        called = called_in(settings)
-        views = views_to_publish(settings, called.all_stored(names or ()))
+        name_map = name_map_in(settings)
+        views = views_to_publish(settings, name_map.all_stored(names or ()))
         if not views:
             say("no view has a changelog topic: give one … WITH (KAFKA_TOPIC = 'name') AS SELECT …")
             return
@@ -61,7 +61,7 @@ def publish(
             except TableMissing:
                 if names:
                     raise
-                say(f"'{called.of(view.name)}' was not computed yet: run '{view.pipeline}'; the others go on")
+                say(f"'{name_map.of(view.name)}' was not computed yet: run '{view.pipeline}'; the others go on")
             finally:
                 publisher.close()
 

@@ -22,7 +22,7 @@ from strandline.state_store.wording import sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.report import MicroBatch
 
 AGAIN_SECONDS: Final = 30.0
@@ -92,21 +92,21 @@ class ShownSteps:
 
 @contextmanager
 def shown_steps(
-    called: Called | None = None, again_seconds: float = AGAIN_SECONDS, *, begins: bool = True
+    name_map: NameMap | None = None, again_seconds: float = AGAIN_SECONDS, *, begins: bool = True
 ) -> Iterator[ShownSteps]:
     """Steps on standard error, while the body runs.
 
     Args:
-        called: what the definitions are called of which steps tell.
+        name_map: of the definitions that steps mention.
         begins: a log hears of each step when it begins; otherwise only of those that take long.
     """
     if sys.stderr.isatty():
-        with _on_a_terminal(called) as steps:
+        with _on_a_terminal(name_map) as steps:
             yield steps
         return
 
     def dated(text: str) -> None:
-        say(f"{time.strftime('%H:%M:%S')} {_said(text, called)}")
+        say(f"{time.strftime('%H:%M:%S')} {_said(text, name_map)}")
 
     steps, over = ShownSteps(dated, dated if begins else _unsaid), Event()
     thread = Thread(target=_again, args=(steps, over, again_seconds), name="steps", daemon=True)
@@ -118,8 +118,8 @@ def shown_steps(
         thread.join()
 
 
-def _said(text: str, called: Called | None) -> str:
-    return text if called is None else called.shown(text)
+def _said(text: str, name_map: NameMap | None) -> str:
+    return text if name_map is None else name_map.localized(text)
 
 
 def _unsaid(_text: str) -> None:
@@ -132,7 +132,7 @@ def _again(steps: ShownSteps, over: Event, seconds: float) -> None:
 
 
 @contextmanager
-def _on_a_terminal(called: Called | None) -> Iterator[ShownSteps]:
+def _on_a_terminal(name_map: NameMap | None) -> Iterator[ShownSteps]:
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -141,6 +141,6 @@ def _on_a_terminal(called: Called | None) -> Iterator[ShownSteps]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting …", total=None)
         yield ShownSteps(
-            lambda text: bar.console.print(_said(text, called), markup=False, highlight=False),
-            lambda text: bar.update(task, description=_said(text, called)),
+            lambda text: bar.console.print(_said(text, name_map), markup=False, highlight=False),
+            lambda text: bar.update(task, description=_said(text, name_map)),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.cli.called import called_in, shown
+from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.output import Output
 from strandline.jobs.operate.maintenance.log_cost import log_costs
 from strandline.jobs.operate.watch import alerts
@@ -27,9 +27,9 @@ def show_logs(settings: Settings, *, json: bool) -> None:
     """Write what each event log keeps, and what its retention has taken; nothing where there is none."""
     found = log_costs(settings)
     if found:
-        called = called_in(settings)
+        name_map = name_map_in(settings)
         rows = [tuple(each.as_json().values()) for each in found]
-        Output(json).write(Rows(_LOG, [(called.of(str(name)), *others) for name, *others in rows]))
+        Output(json).write(Rows(_LOG, [(name_map.of(str(name)), *others) for name, *others in rows]))
 
 
 def show_runs(settings: Settings, *, json: bool) -> None:
@@ -39,7 +39,7 @@ def show_runs(settings: Settings, *, json: bool) -> None:
     beats = [beat for name in Catalog(lake).pipelines() if (beat := read_beat(lake, name)) is not None]
     if beats:
         Output(json).write(Rows(_RUN, [_run(beat, now) for beat in beats]))
-    found = shown(alerts(settings, now), called_in(settings), "subject", "what", "hint")
+    found = localized(alerts(settings, now), name_map_in(settings), "subject", "what", "hint")
     if found:
         Output(json).write(Rows(_ALERT, [(each.kind, each.subject, each.what, each.hint) for each in found]))
 

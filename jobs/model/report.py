@@ -21,7 +21,7 @@ class EarlyEvents:
     events: int
     of: int
 
-    def told(self, table: str) -> str:
+    def in_words(self, table: str) -> str:
         """In words, for people who call the table so."""
         return f"{self.events} of {self.of} events found no row of {table} that early"
 

@@ -25,7 +25,7 @@ def explain_partial(view: View, catalog: Catalog, *, upquery: bool) -> str:
     """
     plan = partial_plan(view, catalog)
     lines = [
-        *catalog.called.legend([view.name, *(each.name for each in plan.leaves.relations)]),
+        *catalog.name_map.legend([view.name, *(each.name for each in plan.leaves.relations)]),
         f"partial {view.kind} {quote(view.name)} (pipeline '{view.pipeline}', fingerprint {view.fingerprint})",
         f"  {view.query}",
         "",

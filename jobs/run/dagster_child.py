@@ -125,7 +125,7 @@ def table_metadata(
     if table.late is not None:
         metadata["late rows"] = table.late
     if table.early:
-        metadata["early events"] = "; ".join(each.told(each.table) for each in table.early)
+        metadata["early events"] = "; ".join(each.in_words(each.table) for each in table.early)
     if table.seconds > 0:
         metadata["rows per second"] = round((table.inserted + table.deleted) / table.seconds, 1)
     if table.vector:

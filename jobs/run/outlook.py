@@ -52,7 +52,7 @@ def outlook(settings: Settings, pipeline: str) -> Outlook:
     """
     lake = Lake(settings.lake)
     catalog, definitions = loaded(pipeline, lake)
-    called = catalog.called.of
+    called = catalog.name_map.of
     sources = [each for each in definitions if isinstance(each, Source)]
     log = open_log(settings, lake)
     return Outlook(

@@ -206,7 +206,7 @@ def keyed_plan(shape: Shape, catalog: Catalog, unnamed: Unnamed) -> KeyedPlan | 
         statements = parse(shape.text)
         if len(statements) != 1 or not isinstance(statements[0], Select) or statements[0].emit is not None:
             return None
-        statement = stored_statement(statements[0], catalog.called)
+        statement = stored_statement(statements[0], catalog.name_map)
         pull = read_pull(statement.query, catalog, unnamed)
         check_stored([relation.name for relation in pull.relations], catalog)
         return _Planning(shape).plan(pull, statement.limit, catalog)

@@ -141,7 +141,7 @@ def _changes(table: exp.Table, call: exp.Anonymous, catalog: Catalog, lake: Lake
             column=place,
             hint=f"{CHANGES}('by_town', 3, 7); without the last one, up to the newest",
         )
-    relation = _stored(catalog.called.stored(call.expressions[0].name), catalog)
+    relation = _stored(catalog.name_map.stored(call.expressions[0].name), catalog)
     path = lake.table(relation.name)
     first, *rest = call.expressions[1:]
     newest = log.newest_version(path)

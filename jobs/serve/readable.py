@@ -61,7 +61,7 @@ def names_read(query: exp.Query, catalog: Catalog) -> list[str]:
     for table in query.find_all(exp.Table):
         call = changes_call(table)
         if call is not None:
-            named |= {catalog.called.stored(each.name) for each in call.expressions[:1]}
+            named |= {catalog.name_map.stored(each.name) for each in call.expressions[:1]}
             continue
         windowed = window_function(table)
         found = windowed.find_all(exp.Table) if windowed is not None else () if is_unnest(table) else (table,)

@@ -105,7 +105,7 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, StrandlineError)
-        return failure(server_of(request).catalogued.catalog.called.told(error))
+        return failure(server_of(request).catalogued.catalog.name_map.localized_error(error))
 
     async def nested(request: Request, error: Exception) -> Response:
         del request, error

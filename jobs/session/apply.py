@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from strandline.jobs.catalog.called import Called
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
@@ -60,7 +60,7 @@ class Applied:
         functions: one change for each function in the file; functions belong to no pipeline.
         changes: one change for each definition in the file, in order.
         missing: names that belong to the pipeline and are not in the file any more; they are kept.
-        called: what the definitions are called; the other attributes have the names that they are stored under.
+        name_map: of renamed definitions; the other attributes have stored names.
         skipped: {first words of a statement: number}: statements that `apply` does not execute (INSERT INTO … VALUES).
     """
 
@@ -69,11 +69,12 @@ class Applied:
     changes: tuple[catalog_changes.Change, ...]
     missing: tuple[str, ...]
     skipped: dict[str, int]
-    called: Called = field(default_factory=Called)
+    name_map: NameMap = field(default_factory=NameMap)
 
     def __str__(self) -> str:
-        lines = [*map(str, self.functions), *(self.called.shown(change.said) for change in self.changes)]
-        lines += [f"'{self.called.of(name)}' is not in the file and is kept; DROP removes it" for name in self.missing]
+        lines = [*map(str, self.functions), *(self.name_map.localized(change.said) for change in self.changes)]
+        missing = map(self.name_map.of, self.missing)
+        lines += [f"'{name}' is not in the file and is kept; DROP removes it" for name in missing]
         lines += [f"{count} × {words} not executed; `strandline sql -f` does" for words, count in self.skipped.items()]
         return "\n".join(lines)
 
@@ -139,8 +140,8 @@ def _applied(path: Path, settings: Settings) -> Applied:
     made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
     skipped = Counter(_first_words(statement) for statement in others)
-    missing, called = _missing(changes, interpreter), interpreter.catalog.called
-    return Applied(interpreter.pipeline, made, changes, missing, dict(skipped), called)
+    missing, name_map = _missing(changes, interpreter), interpreter.catalog.name_map
+    return Applied(interpreter.pipeline, made, changes, missing, dict(skipped), name_map)
 
 
 def _read(
@@ -292,20 +293,20 @@ class ApplyPlan:
 
     pipeline: str
     steps: tuple[Step, ...]
-    called: Called = field(default_factory=Called)
+    name_map: NameMap = field(default_factory=NameMap)
 
     @property
     def replaces(self) -> tuple[str, ...]:
         """The definitions, in words, that others take the place of."""
-        return tuple(self.called.shown(step.what) for step in self.steps if step.outcome == "replace")
+        return tuple(self.name_map.localized(step.what) for step in self.steps if step.outcome == "replace")
 
     @property
     def alters(self) -> tuple[str, ...]:
         """The sources, in words, that get columns."""
-        return tuple(self.called.shown(step.what) for step in self.steps if step.outcome == "alter")
+        return tuple(self.name_map.localized(step.what) for step in self.steps if step.outcome == "alter")
 
     def __str__(self) -> str:
-        steps = (self.called.shown(step.said) for step in self.steps)
+        steps = (self.name_map.localized(step.said) for step in self.steps)
         return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in steps)])
 
 
@@ -321,7 +322,7 @@ def plan_of(
     """
     steps = [_step(change, catalog, lake) for change in changes]
     steps += [Step("kept", sentence("'{}': it is not in the file; DROP removes it", Name(name))) for name in missing]
-    return ApplyPlan(pipeline, tuple(steps), catalog.called)
+    return ApplyPlan(pipeline, tuple(steps), catalog.name_map)
 
 
 def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:

@@ -396,7 +396,7 @@ def rename(statement: Rename, catalog: Catalog) -> str:
     name, following = statement.name, statement.following
     if statement.if_exists and catalog.find(name) is None:
         return f"'{name}' is not there"
-    definition, before = catalog.get(name), catalog.called.of(name)
+    definition, before = catalog.get(name), catalog.name_map.of(name)
     _check_renamed(statement, definition, before)
     from strandline.jobs.session.define.source import check_name
 

@@ -125,23 +125,23 @@ class Interpreter:
         Raises:
             StrandlineError: it failed, and changed nothing; an SqlError has the place of the fault or of the statement.
         """
-        called = self.catalog.called  # as it is before: a statement may drop what has the name
+        name_map = self.catalog.name_map  # as it is before: a statement may drop what has the name
         try:
             result = self._execute(self.stored(statement))
         except SqlError as error:
             if isinstance(error, UnknownName) and error.of_lake:
                 check_lake(self.lake)
-            raise called.told(error.placed(statement.line, statement.column))  # noqa: B904 - the same error
+            raise name_map.localized_error(error.placed(statement.line, statement.column))  # noqa: B904 - the same error
         except StrandlineError as error:
-            raise called.told(error)  # noqa: B904 - the same error
+            raise name_map.localized_error(error)  # noqa: B904 - the same error
         except RecursionError as error:
             raise too_deep(statement.line, statement.column) from error
-        return Message(called.shown(result.text)) if isinstance(result, Message) else result
+        return Message(name_map.localized(result.text)) if isinstance(result, Message) else result
 
     def stored(self, statement: S) -> S:
         """The statement with the names that definitions are stored under. Errors as of `stored_statement`."""
-        called = self.catalog.called
-        return stored_statement(statement, called, self.catalog.types) if called.names else statement
+        name_map = self.catalog.name_map
+        return stored_statement(statement, name_map, self.catalog.types) if name_map.names else statement
 
     def _execute(self, statement: Statement) -> Result:
         match statement:

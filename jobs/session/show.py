@@ -22,8 +22,8 @@ from strandline.state_store.layout import check_lake
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from strandline.jobs.catalog.called import Called
     from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.ingest.logs.log import Log, Records
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.sql.syntax import Explain, Print, Show
@@ -54,11 +54,11 @@ def listing(statement: Show, catalog: Catalog, properties: Mapping[str, str], se
 
 def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> Document:
     """`DESCRIBE name [EXTENDED]`. Raises UnknownName."""
-    definition, called = catalog.get(name), catalog.called
+    definition, name_map = catalog.get(name), catalog.name_map
     assert not isinstance(definition, InsertQuery)
     data: dict[str, Any] = {
-        "name": called.of(name),
-        **({"stored_as": name} if name in called.names else {}),
+        "name": name_map.of(name),
+        **({"stored_as": name} if name in name_map.names else {}),
         "kind": "materialized view" if isinstance(definition, View) and definition.materialized else definition.kind,
         "pipeline": definition.pipeline,
         "columns": [{"name": c.name, "type": str(c.type), "key": c.key} for c in definition.columns],
@@ -72,7 +72,7 @@ def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> D
             "timestamp": definition.timestamp,
         }
     else:
-        data |= {"reads": [called.of(each) for each in definition.inputs]}
+        data |= {"reads": [name_map.of(each) for each in definition.inputs]}
         topic = {name: value for name, value in definition.options.items() if name in TOPIC_OPTIONS}
         if topic:  # a view is a table of the lake: these describe its changelog topic
             data |= {"changelog_topic": topic}
@@ -80,9 +80,9 @@ def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> D
         data |= {
             "sql": shown_text(definition.sql, catalog),
             "path": str(lake.table(name)),
-            **_state(name, called, lake),
+            **_state(name, name_map, lake),
         }
-    return Document(data, _as_text(called.shown(described(definition)), data))
+    return Document(data, _as_text(name_map.localized(described(definition)), data))
 
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
@@ -103,18 +103,18 @@ def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Row
     # The kind of a definition is in its file: a broken one is listed wherever it may belong.
     broken = [each for each in catalog.broken.values() if not each.number]
     lost = [
-        (catalog.called.of(each.name), "broken", catalog.pipeline_of(each), None, None, None, None) for each in broken
+        (catalog.name_map.of(each.name), "broken", catalog.pipeline_of(each), None, None, None, None) for each in broken
     ]
-    return Rows(names, [*(_relation(d, catalog.called) for d in found), *lost])
+    return Rows(names, [*(_relation(d, catalog.name_map) for d in found), *lost])
 
 
-def _relation(definition: Source | View, called: Called) -> tuple[object, ...]:
+def _relation(definition: Source | View, name_map: NameMap) -> tuple[object, ...]:
     if isinstance(definition, Source):
         origin = (definition.topic, definition.key_format, definition.value_format, None)
     else:
-        origin = (None, None, None, [called.of(each) for each in definition.inputs])  # type: ignore[assignment]
+        origin = (None, None, None, [name_map.of(each) for each in definition.inputs])  # type: ignore[assignment]
     return (
-        called.of(definition.name),
+        name_map.of(definition.name),
         "source" if isinstance(definition, Source) else "view",
         definition.pipeline,
         *origin,
@@ -123,7 +123,7 @@ def _relation(definition: Source | View, called: Called) -> tuple[object, ...]:
 
 def _queries(catalog: Catalog) -> Rows:
     kept = (d for d in catalog.definitions() if not isinstance(d, Source))
-    of = catalog.called.of
+    of = catalog.name_map.of
     rows: list[tuple[object, ...]] = [
         (
             *(of(d.name), of(d.target if isinstance(d, InsertQuery) else d.name), d.pipeline),
@@ -158,7 +158,7 @@ def _functions(catalog: Catalog) -> Rows:
     return Rows(("name", "kind"), sorted(rows))
 
 
-def _state(name: str, called: Called, lake: Lake) -> dict[str, Any]:
+def _state(name: str, name_map: NameMap, lake: Lake) -> dict[str, Any]:
     """The state of a table, from the record of its last commit alone."""
     head = reader.head(lake.table(name))
     if head is None:
@@ -168,11 +168,11 @@ def _state(name: str, called: Called, lake: Lake) -> dict[str, Any]:
         "version": head.version,
         "epoch": record.epoch,
         "rows": record.rows,
-        "vector": {called.of_input(entry): version for entry, version in record.versions.items()},
+        "vector": {name_map.of_input(entry): version for entry, version in record.versions.items()},
         "offsets": record.offsets,
         "digest": record.digest,
         "mode": record.mode,
-        "reason": called.shown(record.reason),
+        "reason": name_map.localized(record.reason),
     }
 
 

@@ -59,7 +59,8 @@ def status(settings: Settings) -> Rows:
         for definition in catalog.pipeline(pipeline):
             rows += _rows(definition, catalog, lake, log, hindrances)
     rows += [_broken(each, catalog.pipeline_of(each)) for each in catalog.broken.values()]
-    return Rows(_NAMES, [(row[0], row[1] if row[2] == _TOPIC else catalog.called.of(row[1]), *row[2:]) for row in rows])
+    localized = catalog.name_map.of
+    return Rows(_NAMES, [(row[0], row[1] if row[2] == _TOPIC else localized(row[1]), *row[2:]) for row in rows])
 
 
 def _broken(broken: Broken, pipeline: str | None) -> _Row:

@@ -75,7 +75,7 @@ def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> So
     """
     found = catalog.find(statement.target)
     if found is None:
-        known = (catalog.called.of(d.name) for d in catalog.definitions() if isinstance(d, Source))
+        known = (catalog.name_map.of(d.name) for d in catalog.definitions() if isinstance(d, Source))
         raise UnknownName.among(
             "stream or table", statement.target, known, line=statement.line, column=statement.column
         )

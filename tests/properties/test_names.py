@@ -36,7 +36,7 @@ def check(catalog: Catalog) -> None:
         shown = shown_text(each.sql, catalog)
         statement = parse_one(shown)
         assert isinstance(statement, Defining)
-        stored = stored_statement(statement, catalog.called)
+        stored = stored_statement(statement, catalog.name_map)
         assert define(stored, catalog, each.pipeline) is catalog.get(each.name), shown
         # The text that would be kept is over stored names again, and shows the same.
         assert shown_text(stored.sql, catalog) == shown

@@ -31,17 +31,17 @@ def explain(statement: Explain, catalog: Catalog) -> str:
     if statement.query is not None:
         made = plan_of_query("query", read_query(statement.query, catalog))
         text = _text("the query, as a view", made, "auto", maintenance=statement.maintenance)
-        return "\n".join([*catalog.called.legend(made.inputs), text])
+        return "\n".join([*catalog.name_map.legend(made.inputs), text])
     assert statement.name is not None
     definition = catalog.get(statement.name)
     if isinstance(definition, Source) and definition.kind == "stream":
         log = f"its event log is written by ingest from the topic '{definition.topic}'"
-        return "\n".join([*catalog.called.legend([definition.name]), _title(definition), f"  {log}"])
+        return "\n".join([*catalog.name_map.legend([definition.name]), _title(definition), f"  {log}"])
     refresh = definition.maintenance.refresh if isinstance(definition, View) else "auto"
     made = plan(definition, catalog)
     named = [definition.name, *([definition.target] if isinstance(definition, InsertQuery) else []), *made.inputs]
     text = _text(_title(definition), made, refresh, maintenance=statement.maintenance)
-    return "\n".join([*catalog.called.legend(named), text])
+    return "\n".join([*catalog.name_map.legend(named), text])
 
 
 def _title(definition: Definition) -> str:

@@ -47,7 +47,7 @@ def plan_drills(
     known = drillable(catalog)
     for view in views:
         if view not in known:
-            raise UnknownName.among("view or keyed table", view, map(catalog.called.of, known))
+            raise UnknownName.among("view or keyed table", view, map(catalog.name_map.of, known))
     return tuple(
         Drill(each.name, view, each.target_seconds if target_seconds is None else target_seconds)
         for view in views or known

@@ -82,7 +82,7 @@ def subjects(names: Sequence[str], catalog: Catalog, lake: Lake) -> list[Subject
     known = {subject.owner for subject in found} | {subject.table for subject in found}
     for name in names:
         if name not in known:
-            raise UnknownName.among("stream, table or view", name, map(catalog.called.of, known))
+            raise UnknownName.among("stream, table or view", name, map(catalog.name_map.of, known))
     return [subject for subject in found if subject.owner in names or subject.table in names]
 
 

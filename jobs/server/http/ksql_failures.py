@@ -39,7 +39,7 @@ class KsqlRoute(APIRoute):
             try:
                 return await handler(request)
             except StrandlineError as error:
-                return ksql_failure(server_of(request).catalogued.catalog.called.told(error))
+                return ksql_failure(server_of(request).catalogued.catalog.name_map.localized_error(error))
             except RecursionError:
                 return ksql_failure(too_deep(1, 1))
 

@@ -69,8 +69,8 @@ def named(request: Request, verb: Verb, said: str) -> str:
 
 def stored_name(token: Token, verb: Verb, said: str, catalog: Catalog) -> str:
     """As `named`, of a token."""
-    token.require(verb, said, *catalog.called.names_of(said))
-    return catalog.called.stored(said)
+    token.require(verb, said, *catalog.name_map.names_of(said))
+    return catalog.name_map.stored(said)
 
 
 def reader_of(request: Request) -> Token:

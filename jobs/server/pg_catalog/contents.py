@@ -71,7 +71,7 @@ def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
         **{name: [] for name in ("pg_class", "pg_attribute", "pg_index", "pg_constraint", "definitions")},
     }
     for definition in catalog.definitions():
-        called = catalog.called.of(definition.name)
+        called = catalog.name_map.of(definition.name)
         if not isinstance(definition, InsertQuery) and token.allows("read", definition.name, called):
             _add(definition, called, found)
             if isinstance(definition, View):

@@ -58,7 +58,7 @@ def _inferred(text: str, places: Sequence[Spot], catalog: Catalog) -> dict[int, 
             values[spot.parameter - 1] = f"ARRAY[{value}]" if spot.parameter in arrays else value
     try:
         (statement,) = parse(substituted(text, places, values).text)
-        statement = stored_statement(statement, catalog.called)
+        statement = stored_statement(statement, catalog.name_map)
         found = _beside_columns(statement.query, catalog) if isinstance(statement, Select) else {}
     except (SqlError, ValueError):
         return {}

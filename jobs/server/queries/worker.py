@@ -176,7 +176,7 @@ def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
         functions = Library(catalog.functions.values(), settings.functions.modules)
         found = answer(statement, catalog, Lake(settings.lake), functions, asked.terms)
     body, cut = _BODIES[asked.form](found), found.cut
-    versions = {catalog.called.of(table): version for table, version in cut.versions.items()}
+    versions = {catalog.name_map.of(table): version for table, version in cut.versions.items()}
     return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time, cut.offsets)
 
 
@@ -193,7 +193,7 @@ def _as_called(catalog: Catalog) -> Iterator[None]:
     try:
         yield
     except StrandlineError as error:
-        raise catalog.called.told(error)  # noqa: B904 - the same error
+        raise catalog.name_map.localized_error(error)  # noqa: B904 - the same error
 
 
 def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
@@ -214,7 +214,7 @@ def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:
     if len(statements) == 1:
         (statement,) = statements
         if isinstance(statement, Explain) or (isinstance(statement, Select) and statement.emit is None):
-            found = stored_statement(statement, catalog.called)
+            found = stored_statement(statement, catalog.name_map)
             _check_allowed(found, token, catalog)
             return found
     raise RequestRefused(
@@ -226,7 +226,7 @@ def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:
 def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) -> None:
     named = [str(statement.name)] if statement.query is None else names_read(statement.query, catalog)
     for name in named:
-        token.require("read", catalog.called.of(name), name)
+        token.require("read", catalog.name_map.of(name), name)
 
 
 def _objects(found: Answer) -> bytes:

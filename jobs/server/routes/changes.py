@@ -42,7 +42,7 @@ async def changes(request: Request, view: str) -> Response:
     resumed = request.headers.get("last-event-id")
     snapshot = given.get("snapshot", "true") != "false"
     wish = Wish(
-        statement=stored_statement(_statement(view, columns_of(request), given.get("where")), catalog.called),
+        statement=stored_statement(_statement(view, columns_of(request), given.get("where")), catalog.name_map),
         form="weights" if form == "weights" else "upserts",
         place=Place.read(resumed) if resumed else await _first_place(request, stored, snapshot=snapshot),
         snapshot=snapshot,

@@ -137,7 +137,7 @@ async def inserts_stream(request: Request) -> Response:
             await asyncio.to_thread(server.inserts.insert, source, [fields], None)
             answers.append(orjson.dumps({"status": "ok", "seq": number}))
         except StrandlineError as error:
-            told = server.catalogued.catalog.called.told(error)
+            told = server.catalogued.catalog.name_map.localized_error(error)
             body = {"status": "error", "seq": number, **orjson.loads(ksql_failure(told).body)}
             answers.append(orjson.dumps(body))
     return Response(b"\n".join([*answers, b""]), media_type=_DELIMITED)
@@ -179,7 +179,7 @@ async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
     statements = await asyncio.to_thread(parse, text)
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
-    statement = stored_statement(statements[0], server_of(request).catalogued.catalog.called)
+    statement = stored_statement(statements[0], server_of(request).catalogued.catalog.name_map)
     return _Asked(text, statement, any(given.get(name) == "earliest" for name in _OFFSET_RESETS))
 
 
@@ -196,13 +196,13 @@ def _followed(
 ) -> tuple[Subscription, AsyncGenerator[Event | None]]:
     """What a push query shows, and its events. Raises as `Hub.follow`."""
     server = server_of(request)
-    called = server.catalogued.catalog.called
+    name_map = server.catalogued.catalog.name_map
     names = names_read(asked.statement.query, server.catalogued.catalog)
 
     def check_allowed() -> None:
         token = server.token_of(request.headers.get("authorization"))
         for name in names:
-            token.require("read", called.of(name), name)
+            token.require("read", name_map.of(name), name)
 
     check_allowed()
     wish = Wish(asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit, allowed=check_allowed)

@@ -83,7 +83,7 @@ async def ksql(request: Request) -> Response:
         try:
             answer = await asyncio.to_thread(_answered, statement, catalog, token)
         except StrandlineError as error:
-            return ksql_failure(catalog.called.told(error), statement.sql)
+            return ksql_failure(catalog.name_map.localized_error(error), statement.sql)
         answers.append({"statementText": f"{statement.sql};", **answer, "warnings": []})
     return _answer(answers)
 
@@ -99,8 +99,8 @@ def _answered(statement: Statement, catalog: Catalog, token: Token) -> dict[str,
     if isinstance(statement, Show) and statement.what in _LISTINGS:
         return _LISTINGS[statement.what](catalog, token)
     if isinstance(statement, Describe):
-        name = stored_statement(statement, catalog.called).name
-        token.require("read", catalog.called.of(name), name)
+        name = stored_statement(statement, catalog.name_map).name
+        token.require("read", catalog.name_map.of(name), name)
         return {"@type": "sourceDescription", "sourceDescription": _description(name, catalog)}
     raise NotSupported(
         f"{statement.sql.split(None, 1)[0].upper()} over HTTP is not supported",
@@ -155,7 +155,7 @@ _LISTINGS: Final[dict[str, Callable[[Catalog, Token], dict[str, Any]]]] = {
 
 def _readable(catalog: Catalog, token: Token) -> list[Definition]:
     """The definitions that the token allows to read; a query that inserts belongs to its target."""
-    of = catalog.called.of
+    of = catalog.name_map.of
     names = ((d, d.target if isinstance(d, InsertQuery) else d.name) for d in catalog.definitions())
     return [d for d, name in names if token.allows("read", name, of(name))]
 
@@ -168,7 +168,7 @@ def _sources(kind: Kind, catalog: Catalog, token: Token) -> list[dict[str, Any]]
 def _source(definition: Source | View, catalog: Catalog) -> dict[str, Any]:
     return {
         "type": definition.kind.upper(),
-        "name": shown_name(catalog.called.of(definition.name)),
+        "name": shown_name(catalog.name_map.of(definition.name)),
         **_kept_as(definition),
         "isWindowed": _is_windowed(definition),
     }
@@ -196,7 +196,7 @@ def _query(definition: View | InsertQuery, catalog: Catalog) -> dict[str, Any]:
     topic = definition.options.get("KAFKA_TOPIC") if isinstance(definition, View) else None
     return {
         "queryString": f"{shown_text(definition.sql, catalog)};",
-        "sinks": [shown_name(catalog.called.of(sink))],
+        "sinks": [shown_name(catalog.name_map.of(sink))],
         "sinkKafkaTopics": [] if topic is None else [topic],
         "id": _query_id(definition, catalog),
         "queryType": "PERSISTENT",
@@ -205,9 +205,9 @@ def _query(definition: View | InsertQuery, catalog: Catalog) -> dict[str, Any]:
 
 def _query_id(definition: View | InsertQuery, catalog: Catalog) -> str:
     if isinstance(definition, InsertQuery):
-        return f"INSERTQUERY_{shown_name(catalog.called.of(definition.target))}_{definition.number}"
+        return f"INSERTQUERY_{shown_name(catalog.name_map.of(definition.target))}_{definition.number}"
     kind = "CSAS" if definition.kind == "stream" else "CTAS"
-    return f"{kind}_{shown_name(catalog.called.of(definition.name))}"
+    return f"{kind}_{shown_name(catalog.name_map.of(definition.name))}"
 
 
 def _description(name: str, catalog: Catalog) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def _description(name: str, catalog: Catalog) -> dict[str, Any]:
     queries = [d for d in catalog.definitions() if not isinstance(d, Source)]
     writing = [d for d in queries if name in (d.target if isinstance(d, InsertQuery) else d.name,)]
     return {
-        "name": shown_name(catalog.called.of(name)),
+        "name": shown_name(catalog.name_map.of(name)),
         "type": found.kind.upper(),
         "windowType": None,
         "readQueries": _briefly((d for d in queries if name in d.inputs), catalog),

@@ -38,9 +38,10 @@ async def graph(request: Request) -> Response:
     token = reader_of(request)
     server = server_of(request)
     catalog = server.catalogued.catalog
-    found = lineage(catalog.definitions(), lambda name: token.allows("read", name, catalog.called.of(name)))
+    found = lineage(catalog.definitions(), lambda name: token.allows("read", name, catalog.name_map.of(name)))
     readers = await asyncio.to_thread(_readers, server, found.nodes)
-    found, readers = found.called(catalog.called), {catalog.called.of(name): each for name, each in readers.items()}
+    readers = {catalog.name_map.of(name): each for name, each in readers.items()}
+    found = found.localized(catalog.name_map)
     body = {
         "nodes": [asdict(node) for node in found.nodes],
         "edges": [list(edge) for edge in found.edges],

@@ -26,7 +26,7 @@ async def views(request: Request) -> Response:
     """The streams, tables and views that the token allows to read."""
     server = server_of(request)
     token = reader_of(request)
-    of = server.catalogued.catalog.called.of
+    of = server.catalogued.catalog.name_map.of
     found = [each for each in server.catalogued.views() if token.allows("read", each.name, of(each.name))]
     return await asyncio.to_thread(_listed, server, found)
 
@@ -54,7 +54,7 @@ def _described(server: Server, found: Source | View) -> Response:
 
 
 def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
-    name = server.catalogued.catalog.called.of(definition.name)
+    name = server.catalogued.catalog.name_map.of(definition.name)
     if isinstance(definition, View) and definition.partial:
         about = dict.fromkeys(("version", "event_time", "freshness_ms", "rows", "rows_per_second", "replica"))
         return {"name": name, "kind": "view", "pipeline": definition.pipeline, "state": "partial", **about}

@@ -208,4 +208,4 @@ def _prepare(shape: Shape, catalog: Catalog, unnamed: Unnamed) -> Prepared:
     if plan is None:
         return Prepared(None)
     text = RowText(zip(plan.columns, plan.types, strict=True), plan.names)
-    return Prepared(plan, catalog.called.of(plan.relation.name), text)
+    return Prepared(plan, catalog.name_map.of(plan.relation.name), text)

@@ -83,7 +83,7 @@ class Catalogued:
         catalog = self.catalog
         found = catalog.find(name)
         if not isinstance(found, Source):
-            known = (catalog.called.of(each.name) for each in catalog.definitions() if isinstance(each, Source))
+            known = (catalog.name_map.of(each.name) for each in catalog.definitions() if isinstance(each, Source))
             raise UnknownName.among("stream or table", name, known)
         return found
 

@@ -119,10 +119,10 @@ class Server:
 
     def note(self, versions: Mapping[str, int]) -> None:
         """Note the versions of an answer, by what their tables are called: none that is older comes after it."""
-        called = self.catalogued.catalog.called
+        name_map = self.catalogued.catalog.name_map
         for name, version in versions.items():
             with suppress(StrandlineError):  # it was renamed since
-                self.may_answer(called.stored(name), version)
+                self.may_answer(name_map.stored(name), version)
 
     def standing(self, relation: Relation) -> Reflected | None:
         """What an answer about the relation would reflect now; None while it has no table."""

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from strandline.jobs.catalog.called import Called
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.renamed_text import renamed_text
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, UnknownName
@@ -17,7 +17,7 @@ from strandline.jobs.sql.syntax import CreateView, Select
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.wording import Name, quoted, sentence
 
-CALLED = Called({"old": "new", "t": "Two Words"})
+NAMES = NameMap({"old": "new", "t": "Two Words"})
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ CALLED = Called({"old": "new", "t": "Two Words"})
 )
 def test_relations_have_the_names_that_they_have_now(stored: str, shown: str | None) -> None:
     wanted = shown or "create or replace table new\n  as select A -- of old\n from new"
-    assert renamed_text(stored, CALLED.of) == wanted
+    assert renamed_text(stored, NAMES.of) == wanted
 
 
 def test_a_text_with_a_type_that_is_gone_still_has_its_name() -> None:
-    assert renamed_text("CREATE STREAM old (a money)", CALLED.of) == "CREATE STREAM new (a money)"
+    assert renamed_text("CREATE STREAM old (a money)", NAMES.of) == "CREATE STREAM new (a money)"
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_a_text_with_a_type_that_is_gone_still_has_its_name() -> None:
     ],
 )
 def test_a_query_reads_what_is_stored(said: str, stored: str | None) -> None:
-    statement = stored_statement(parse_one(said), CALLED)
+    statement = stored_statement(parse_one(said), NAMES)
     assert isinstance(statement, Select)
     found = sql_of(statement.query)
     assert found == stored if stored else found.startswith("SELECT a FROM HOP(old, at, ") and found.endswith(" AS new")
 
 
 def test_a_definition_is_kept_with_stored_names_in_its_text_too() -> None:
-    statement = stored_statement(parse_one("CREATE TABLE new AS SELECT a, COUNT(*) AS n FROM new GROUP BY a"), CALLED)
+    statement = stored_statement(parse_one("CREATE TABLE new AS SELECT a, COUNT(*) AS n FROM new GROUP BY a"), NAMES)
     assert isinstance(statement, CreateView)
     assert statement.name == "old"
     assert statement.sql == "CREATE TABLE old AS SELECT a, COUNT(*) AS n FROM old GROUP BY a"
@@ -123,7 +123,7 @@ def test_a_definition_is_kept_with_stored_names_in_its_text_too() -> None:
 )
 def test_a_former_name_is_unknown(text: str, error: type[StrandlineError], place: str, hint: str) -> None:
     with pytest.raises(error) as caught:
-        stored_statement(parse_one(text), CALLED)
+        stored_statement(parse_one(text), NAMES)
     assert caught.value.where == place
     assert str(caught.value.hint).startswith(hint)
 
@@ -131,15 +131,15 @@ def test_a_former_name_is_unknown(text: str, error: type[StrandlineError], place
 def test_a_sentence_has_the_names_that_definitions_are_called_by() -> None:
     text = sentence("{} is read by {}", quoted(["old"]), quoted(["t__dead_letters", "x"]))
     assert text == "'old' is read by 't__dead_letters', 'x'"
-    assert CALLED.shown(text) == "'new' is read by 'Two Words__dead_letters', 'x'"
-    assert CALLED.shown(sentence("DROP STREAM {} first", Name("t", quote))) == "DROP STREAM `Two Words` first"
-    assert CALLED.shown(sentence("rebuild {}", Name("t__log", shlex.quote))) == "rebuild 'Two Words__log'"
+    assert NAMES.localized(text) == "'new' is read by 'Two Words__dead_letters', 'x'"
+    assert NAMES.localized(sentence("DROP STREAM {} first", Name("t", quote))) == "DROP STREAM `Two Words` first"
+    assert NAMES.localized(sentence("rebuild {}", Name("t__log", shlex.quote))) == "rebuild 'Two Words__log'"
 
 
 def test_words_and_values_of_a_sentence_stay() -> None:
     text = sentence("column '{}' takes INT, not '{}', as FROM old says of {}", "old", "t", Name("s"))
-    assert CALLED.shown(text) == "column 'old' takes INT, not 't', as FROM old says of s"
-    assert CALLED.shown("'old' is a text without names") == "'old' is a text without names"
+    assert NAMES.localized(text) == "column 'old' takes INT, not 't', as FROM old says of s"
+    assert NAMES.localized("'old' is a text without names") == "'old' is a text without names"
 
 
 def test_an_error_is_told_with_its_names() -> None:
@@ -147,9 +147,9 @@ def test_an_error_is_told_with_its_names() -> None:
         sentence("'{}' has no column 'old'", Name("old")), hint=sentence("DESCRIBE {}", Name("t", quote))
     )
     again = pickle.loads(pickle.dumps(error.message))
-    assert CALLED.shown(again) == CALLED.told(error).message == "'new' has no column 'old'"
+    assert NAMES.localized(again) == NAMES.localized_error(error).message == "'new' has no column 'old'"
     assert error.hint == "DESCRIBE `Two Words`"
-    assert CALLED.told(error).message == "'new' has no column 'old'"
+    assert NAMES.localized_error(error).message == "'new' has no column 'old'"
 
 
 def test_a_sentence_has_a_place_for_each_value() -> None:

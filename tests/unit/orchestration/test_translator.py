@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from strandline.jobs.catalog.called import Called
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Definition, InsertQuery, Source, View
@@ -303,9 +303,9 @@ def test_a_projection_links_to_its_rows_on_the_server() -> None:
 
 
 def test_assets_keep_their_keys_when_a_definition_is_called_otherwise(translator: Translator) -> None:
-    called = Called({"counts": "seen_by_place"})
+    name_map = NameMap({"counts": "seen_by_place"})
     lake = Lake(Path("/lake"))
-    renamed = specs_of(Translator(EVERYTHING, lake, called=called, server_url="https://shop.example"))
+    renamed = specs_of(Translator(EVERYTHING, lake, name_map=name_map, server_url="https://shop.example"))
     before = specs_of(Translator(EVERYTHING, lake, server_url="https://shop.example"))
     assert renamed.keys() == before.keys()
     spec = renamed["projections/counts"]

@@ -45,7 +45,7 @@ def test_a_run_goes_on_whatever_its_definitions_are_called(
 
     report = drain(a_record_at_a_time(settings), PIPELINE, watch=watch)
     assert sum(each.inserted for each in report.tables if each.name == "sales") == 6
-    assert Catalog(lake).called.names == {"by_shop": "b", "named": "c"}
+    assert Catalog(lake).name_map.names == {"by_shop": "b", "named": "c"}
     assert str(outlook(settings, PIPELINE)).splitlines()[-1] == "  views: b, c, everything, all_shops, sold"
     drain(settings, PIPELINE)
     assert rows(lake, "by_shop") == [("a", 2, 6), ("b", 7, 17)]

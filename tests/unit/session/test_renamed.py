@@ -215,7 +215,7 @@ def test_names_in_a_chain_and_back(settings: Settings, lake: Lake) -> None:
     assert rows(lake, "by_shop") == rows(lake, "d")
     assert run(settings, "DROP TABLE b CASCADE")[0].splitlines()[-1] == "'b' dropped"
     run(settings, VIEWS.partition("CREATE MATERIALIZED")[0])
-    assert Catalog(lake).called.names == {}
+    assert Catalog(lake).name_map.names == {}
     take_in(settings)
     assert_correct(lake, PIPELINE)
 
@@ -267,11 +267,11 @@ def test_subscribers_and_replicas_go_on(settings: Settings, lake: Lake) -> None:
 
 def test_a_server_and_python_code_see_the_new_names(settings: Settings, lake: Lake) -> None:
     catalogued = Catalogued(lake)
-    assert catalogued.catalog.called.stored("stores") == "stores"
+    assert catalogued.catalog.name_map.stored("stores") == "stores"
     opened = OpenLake(settings)
     before = opened.version("shops")
     run(settings, ALL)
-    wait_until(lambda: catalogued.catalog.called.stored("stores") == "shops", "the server does not see it")
+    wait_until(lambda: catalogued.catalog.name_map.stored("stores") == "shops", "the server does not see it")
     assert opened.names() == ("deals", "stores", "sold", "Named shops", "all_deals", "all_shops")
     assert opened.version("stores") == before
     assert opened.arrow("stores").num_rows == opened.changes("stores")["__weight"].to_pylist().count(1)
@@ -353,7 +353,7 @@ def test_an_intent_from_before_keeps_the_name(settings: Settings, lake: Lake) ->
         replacements.put(Replacement(_view(lake, "all_shops"), refused="for a test"), lake)
     run(settings, "ALTER VIEW all_shops RENAME TO every_shop")
     Catalog(lake).replace(_view(lake, "all_shops"))
-    assert Catalog(lake).called.names == {"all_shops": "every_shop"}
+    assert Catalog(lake).name_map.names == {"all_shops": "every_shop"}
 
 
 @pytest.mark.parametrize("cut", [40, 10])
@@ -405,7 +405,7 @@ def test_what_is_refused(statement: str, error: type[SqlError], told: str, setti
         run(settings, statement)
     assert caught.value.line == 1
     after = Catalog(lake)
-    assert (after.definitions(), after.called) == (before.definitions(), before.called)
+    assert (after.definitions(), after.name_map) == (before.definitions(), before.name_map)
 
 
 def test_if_exists_and_what_is_not_there(settings: Settings, lake: Lake) -> None:

@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_names_are_values_until_the_sentence_is_printed() -> None:
     text = sentence("'{}' is read by {}", Name("a"), quoted(["a__x", "b"]))
     assert text == "'a' is read by 'a__x', 'b'"
-    assert text.called(str.upper) == "'A' is read by 'A__X', 'B'"
-    assert wording.called("a text of 'a'", str.upper) == "a text of 'a'"
+    assert text.localized(str.upper) == "'A' is read by 'A__X', 'B'"
+    assert wording.localized("a text of 'a'", str.upper) == "a text of 'a'"
 
 
 def test_copies_keep_the_names() -> None:
     text = joined("; ", [sentence("stop: {}", sentence("'{}'", Name("a"))), "a"])
     for each in (copy.deepcopy(text), pickle.loads(pickle.dumps(text)), str(text), Text(text)):
-        assert wording.called(each, str.upper) == "stop: 'A'; a"
+        assert wording.localized(each, str.upper) == "stop: 'A'; a"
 
 
 def test_the_reason_of_a_commit_keeps_its_names() -> None:
@@ -36,7 +36,7 @@ def test_the_reason_of_a_commit_keeps_its_names() -> None:
     assert json.loads(stored)["strandline"]["reason"] == ["changes of '", {"table": "a"}, "', not of 'a'"]
     read = CommitRecord.from_json(stored)
     assert read == record
-    assert wording.called(read.reason, str.upper) == "changes of 'A', not of 'a'"
+    assert wording.localized(read.reason, str.upper) == "changes of 'A', not of 'a'"
     plain = CommitRecord(epoch=1, reason="first use")
     assert CommitRecord.from_json(plain.to_json()) == plain
 

@@ -41,7 +41,7 @@ def test_events_older_than_the_table_are_counted(served: ServedLake) -> None:
     served.append("products", [{"id": 1, "name": "pear"}])
     (found,) = counted(served)
     assert found == EarlyEvents("orders", "products", 3, 3)
-    assert found.told("products") == "3 of 3 events found no row of products that early"
+    assert found.in_words("products") == "3 of 3 events found no row of products that early"
     served.append("orders", orders(4, 5))
     assert counted(served) == (EarlyEvents("orders", "products", 3, 5),)
 

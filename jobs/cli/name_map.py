@@ -1,4 +1,4 @@
-"""What the definitions of the lake are called, for the commands: names come in and go out as people say them."""
+"""The name map of the lake, for the commands: names come in and go out as people write them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from strandline.state_store.wording import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline.jobs.catalog.called import Called
+    from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.settings import Settings
 
 T = TypeVar("T")
 
 
-def called_in(settings: Settings) -> Called:
-    """What the definitions of the lake are called by now.
+def name_map_in(settings: Settings) -> NameMap:
+    """Read the name map of the lake.
 
     Raises:
         ObjectMissing: there is no lake.
@@ -32,13 +32,13 @@ def called_in(settings: Settings) -> Called:
 
     lake = Lake(settings.lake)
     check_lake(lake)
-    return Catalog(lake).called
+    return Catalog(lake).name_map
 
 
-def told(error: StrandlineError) -> StrandlineError:
-    """The same error, about definitions as people call them, where the lake says how that is."""
+def localized_error(error: StrandlineError) -> StrandlineError:
+    """Localize an error by the name map of the lake, if that can be read."""
     try:
-        return called_in(load_settings()).told(error)
+        return name_map_in(load_settings()).localized_error(error)
     except (StrandlineError, OSError):
         return error
 
@@ -51,30 +51,30 @@ def looked_in(error: StrandlineError) -> str:
     return ""
 
 
-def note_stored(called: Called, tables: Iterable[str]) -> None:
-    """Say what the tables of a plan are called that is about tables, and has the names that they are stored under."""
+def note_stored(name_map: NameMap, tables: Iterable[str]) -> None:
+    """Print the stored name of each renamed table of a plan, which shows stored names."""
     for table in dict.fromkeys(tables):
-        if called.of(table) != table:
-            say(f"'{called.of(table)}' is stored as `{table}`")
+        if name_map.of(table) != table:
+            say(f"'{name_map.of(table)}' is stored as `{table}`")
 
 
-def shown(found: Iterable[T], called: Called, *attributes: str) -> list[T]:
-    """Values of a dataclass as they are shown: what these attributes say about a definition, as people call it.
+def localized(found: Iterable[T], name_map: NameMap, *attributes: str) -> list[T]:
+    """Localize these attributes of the values of a dataclass.
 
     Args:
         attributes: names of tables or definitions, or sentences with such names.
     """
-    return [_shown(each, called, attributes) for each in found]
+    return [_localized(each, name_map, attributes) for each in found]
 
 
-def _shown(each: T, called: Called, attributes: tuple[str, ...]) -> T:
-    if not called.names:
+def _localized(each: T, name_map: NameMap, attributes: tuple[str, ...]) -> T:
+    if not name_map.names:
         return each
-    changed = {name: _said(getattr(each, name), called) for name in attributes}
+    changed = {name: _localized_value(getattr(each, name), name_map) for name in attributes}
     return cast("T", replace(cast("Any", each), **changed))
 
 
-def _said(value: Any, called: Called) -> Any:
+def _localized_value(value: Any, name_map: NameMap) -> Any:
     if isinstance(value, Text):
-        return called.shown(value)
-    return called.of(value) if isinstance(value, str) else value
+        return name_map.localized(value)
+    return name_map.of(value) if isinstance(value, str) else value

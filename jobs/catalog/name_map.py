@@ -1,10 +1,10 @@
-"""The names that definitions are called by, where those are not the names that their tables are stored under.
+"""The map from the name that a definition is stored under to the name that people call it by.
 
     ALTER TABLE by_shop RENAME TO sold        stored by_shop, called sold
 
-A name is one definition's alone, whether that is stored or called so. What is stored says stored names; people say, and
-are shown, the names that definitions are called by. In sentences names are values (`state_store.wording`), so this map
-applies to them alone, where a sentence is printed.
+A name belongs to one definition, as the stored name or as the shown one. Files and commits hold stored names; people
+write and read the others. In sentences names are values (`state_store.wording`), so the map is applied to them alone,
+when a sentence is printed.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from strandline.state_store.errors import StrandlineError
 
 
 @dataclass(frozen=True)
-class Called:
-    """The definitions of a lake that are called otherwise than their tables are stored; of most lakes, none.
+class NameMap:
+    """The definitions of a lake that have been renamed; of most lakes, none.
 
     Attributes:
-        names: {stored: called} of those alone. Each name occurs once.
+        names: {stored name: name that people see}. Each name occurs once.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, table: str) -> str:
-        """What a definition is called, or a table of one: `by_shop__dead_letters` is `sold__dead_letters`."""
+        """Name that people see of a definition or its table: `by_shop__dead_letters` is `sold__dead_letters`."""
         if not self.names:
             return table
         name, below = tables.parted(table)
         return self.names.get(name, name) + below
 
     def of_input(self, entry: str) -> str:
-        """What the input is called that an entry of a version vector names: a table, or `query/table`."""
+        """Name that people see of an entry of a version vector: a table, or `query/table`."""
         return "/".join(self.of(part) for part in entry.split("/"))
 
     def stored(self, name: str, *, line: int | None = None, column: int | None = None) -> str:
-        """The name under which is stored what is called `name`: a definition, or a table of one; any other as it is.
+        """Find the stored name of a definition, or of a table of one; return any other name as it is.
 
         Raises:
             UnknownName: it is the former name of one that is called otherwise now, at line and column.
@@ -57,7 +57,7 @@ class Called:
         return self._stored.get(head, head) + below
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """The two names of what is stored or called so; none where they are the same."""
+        """Both names of a definition, by either of them; none if they are the same."""
         if not self.names:
             return ()
         head, below = tables.parted(name)
@@ -65,11 +65,11 @@ class Called:
         return (stored + below, self.names[stored] + below) if stored in self.names else ()
 
     def all_stored(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The names under which are stored what is called so. Raises UnknownName."""
+        """Find the stored name of each. Raises as `stored`."""
         return tuple(self.stored(name) for name in names)
 
     def check_free(self, name: str, own: str, all_stored: Iterable[str]) -> None:
-        """Check that `name` can be what the definition is called that is, or is to be, stored as `own`.
+        """Check that the definition stored as `own` can have the name `name`.
 
         Raises:
             NameTaken: another definition is called, or stored, so.
@@ -84,19 +84,19 @@ class Called:
                 message = f"'{name}' is defined already" if taken == name else differ_only_in_case("names", taken, name)
                 raise NameTaken(message, hint=f"DESCRIBE {quote(taken)} shows it")
 
-    def shown(self, text: str) -> str:
-        """A sentence for people: its names of tables as those are called."""
-        return wording.called(text, self.of_input)
+    def localized(self, text: str) -> str:
+        """Replace the stored names in a sentence by those that people see."""
+        return wording.localized(text, self.of_input)
 
-    def told(self, error: StrandlineError) -> StrandlineError:
-        """The same error, with what it says as `shown`."""
-        error.message = self.shown(error.message)
-        error.hint = None if error.hint is None else self.shown(error.hint)
-        error.where = None if error.where is None else self.shown(error.where)
+    def localized_error(self, error: StrandlineError) -> StrandlineError:
+        """Localize the message, hint and place of an error, in place."""
+        error.message = self.localized(error.message)
+        error.hint = None if error.hint is None else self.localized(error.hint)
+        error.where = None if error.where is None else self.localized(error.where)
         return error
 
     def legend(self, stored: Iterable[str]) -> list[str]:
-        """A line for each of these tables, or tables of a definition, that is called otherwise than it is stored."""
+        """One line for each renamed definition among these tables."""
         names = {tables.parted(table)[0] for table in stored}
         return [f"'{called}' is stored as `{name}`" for name, called in self.names.items() if name in names]
 
