@@ -10,8 +10,8 @@ import dagster as dg
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.publish.declared import published_views, topic_as_source
 from strandline.jobs.publish.standing import topic_standing
+from strandline.orchestration.ownership import ownership_of
 from strandline.orchestration.roles import Role, asset_key, identifier
-from strandline.orchestration.stewards import stewardship_of
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import Lake
 
@@ -37,7 +37,7 @@ def changelog_topic(view: View, *, on_kafka: bool) -> dg.AssetSpec:
         ),
         group_name=identifier(view.pipeline),
         kinds={"kafka" if on_kafka else "file", "changelog"},
-        **stewardship_of(view, Role.TOPIC),
+        **ownership_of(view, Role.TOPIC),
         metadata={"partitions": source.partitions, "replicas": source.replicas},
     )
 

@@ -22,7 +22,7 @@ from strandline.jobs.expect.validate import validate
 from strandline.jobs.expect.verdict import Verdict
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
-from strandline.jobs.model.options import Expectation, Stewardship
+from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.proofs import PROOFS, prove
@@ -63,9 +63,7 @@ def pipeline_checks(
     """The checks of a pipeline's views, and of whatever says EXPECT."""
     views = [each for each in definitions if isinstance(each, View)]
     expecting = [
-        each
-        for each in definitions
-        if not isinstance(each, InsertQuery) and Stewardship.read(each.options).expectations
+        each for each in definitions if not isinstance(each, InsertQuery) and Ownership.read(each.options).expectations
     ]
     return PipelineChecks(
         _vital_signs(pipeline, views, translator, settings) if views else None,
@@ -106,7 +104,7 @@ def _expectations(
         for each in definitions:
             key = translator.key_of(each.name)
             selected = _selected(context, key)
-            wanted = [one for one in Stewardship.read(each.options).expectations if identifier(one.name) in selected]
+            wanted = [one for one in Ownership.read(each.options).expectations if identifier(one.name) in selected]
             if not wanted:
                 continue
             about, verdicts = _validated(settings, each.name, wanted)
@@ -131,7 +129,7 @@ def cheap_evaluations(
         if isinstance(each, View):
             for name in VITAL_SIGNS:
                 yield evaluation_of(signs.check(each, name), key)
-        wanted = Stewardship.read(each.options).expectations
+        wanted = Ownership.read(each.options).expectations
         if wanted:
             about, verdicts = _validated(settings, each.name, wanted)
             for one, verdict in zip(wanted, verdicts, strict=True):
@@ -163,7 +161,7 @@ def _verdicts(lake: Lake, table: str, wanted: Sequence[Expectation]) -> tuple[in
 
 
 def _expected(definition: Source | View, key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
-    for each in Stewardship.read(definition.options).expectations:
+    for each in Ownership.read(definition.options).expectations:
         yield dg.AssetCheckSpec(
             identifier(each.name),
             asset=key,

@@ -19,9 +19,9 @@ from strandline.orchestration.assets import topics
 from strandline.orchestration.commits import commit_sensor
 from strandline.orchestration.launch import DrainClient
 from strandline.orchestration.operations import compact_job, lake_jobs
+from strandline.orchestration.ownership import OWNERS
 from strandline.orchestration.pipelines import pipeline_of, refresh_job
 from strandline.orchestration.schedules import check_job, schedules
-from strandline.orchestration.stewards import OWNERS
 from strandline.orchestration.streaming import keeper
 from strandline.orchestration.translator import Translator
 from strandline.state_store.errors import CorruptState

@@ -35,8 +35,8 @@ from strandline.orchestration.metadata import (
     schema_of,
     served,
 )
+from strandline.orchestration.ownership import ownership_of
 from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, code_hash, identifier, localized
-from strandline.orchestration.stewards import stewardship_of
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Translator:
             description=f"Topic `{source.topic}`: keys {source.key_format}, values {source.value_format}.",
             group_name=identifier(source.pipeline),
             kinds={"kafka" if self._on_kafka else "file"},
-            **stewardship_of(source, Role.TOPIC),
+            **ownership_of(source, Role.TOPIC),
             metadata={"partitions": source.partitions, "replicas": source.replicas},
         )
 
@@ -228,7 +228,7 @@ class Translator:
             asset_key(role, definition.name),
             group_name=identifier(definition.pipeline),
             kinds=KINDS[role],
-            **stewardship_of(definition, role),
+            **ownership_of(definition, role),
             metadata={
                 TABLE_NAME: table,
                 "dagster/storage_kind": "deltalake",

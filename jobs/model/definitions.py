@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from strandline.jobs.model.options import ViewOptions, without_stewardship
+from strandline.jobs.model.options import ViewOptions, without_ownership
 from strandline.jobs.model.types import SqlType
 
 Kind = Literal["stream", "table"]
@@ -184,14 +184,14 @@ def same(left: Definition, right: Definition) -> bool:
 
 
 def gives_the_same_rows(left: Definition, right: Definition) -> bool:
-    """True if two definitions differ at most in their stewardship, on which no row depends."""
+    """True if two definitions differ at most in their ownership, on which no row depends."""
     return same(_unowned(left), _unowned(right))
 
 
 def _unowned(definition: Definition) -> Definition:
     if isinstance(definition, InsertQuery):
         return definition
-    return replace(definition, options=without_stewardship(definition.options))
+    return replace(definition, options=without_ownership(definition.options))
 
 
 def _meaning(definition: Definition) -> Definition:

@@ -64,7 +64,7 @@ class ViewOptions:
         )
 
 
-# The stewardship of a source or view: whose it is, how fresh it must be, and what its rows are expected to be.
+# Ownership of a source or view: who answers for it, how fresh it must be, and what its rows are expected to be.
 #
 # | option | value | says |
 # | --- | --- | --- |
@@ -73,10 +73,10 @@ class ViewOptions:
 # | FRESHNESS | `5 seconds` | how long an event may wait before the rows reflect it |
 # | EXPECT | expectations, as YAML | what is checked of the rows (`jobs.operate.quality`) |
 #
-# No row depends on any of it but expectations with quarantine, which are part of the view's query
-# (`jobs.query.clauses.quarantine`). All else may change at any time, also beside a running stream.
+# Rows depend on none of these but expectations with quarantine, which are part of the view's query
+# (`jobs.query.clauses.quarantine`). All others may change at any time, also beside a running stream.
 
-STEWARDSHIP_OPTIONS: Final = ("OWNER", "TAGS", "FRESHNESS", "EXPECT")
+OWNERSHIP_OPTIONS: Final = ("OWNER", "TAGS", "FRESHNESS", "EXPECT")
 
 Severity = Literal["error", "warn"]
 
@@ -110,8 +110,8 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Stewardship:
-    """The stewardship of one definition.
+class Ownership:
+    """Who owns a definition, and what its owners promise of it.
 
     Attributes:
         owners: `team:NAME` or addresses.
@@ -135,8 +135,8 @@ class Stewardship:
         return tuple(each for each in self.expectations if each.blocking and each.severity == "error")
 
     @classmethod
-    def read(cls, options: Mapping[str, str]) -> Stewardship:
-        """The values of options in the form that `jobs.session.define.stewardship` gives them."""
+    def read(cls, options: Mapping[str, str]) -> Ownership:
+        """Read the options in the form that `jobs.session.define.ownership` gives them."""
         freshness = options.get("FRESHNESS")
         return cls(
             owners=tuple(options["OWNER"].split(", ")) if "OWNER" in options else (),
@@ -146,10 +146,10 @@ class Stewardship:
         )
 
 
-def without_stewardship(options: Mapping[str, str]) -> dict[str, str]:
-    """The options on which rows may depend; those that expectations keep out depend on the fingerprint, and no row of a
-    view on the retention of a log."""
-    left_out = (*STEWARDSHIP_OPTIONS, *RETENTION_OPTIONS)
+def without_ownership(options: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the options on which no row depends: those of ownership and retention. Expectations with quarantine do
+    keep rows out, but they are in the view's fingerprint."""
+    left_out = (*OWNERSHIP_OPTIONS, *RETENTION_OPTIONS)
     return {name: value for name, value in options.items() if name not in left_out}
 
 

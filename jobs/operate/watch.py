@@ -22,7 +22,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.vital_signs import VitalSigns
 from strandline.jobs.run.heartbeat import read_beat
@@ -99,7 +99,7 @@ def owners(catalog: Catalog, alert: Alert) -> str:
         return ""
     found = catalog.find(alert.subject)
     about = [found] if found is not None else catalog.pipeline(alert.subject)
-    known = (Stewardship.read(each.options).owners for each in about if isinstance(each, View | Source))
+    known = (Ownership.read(each.options).owners for each in about if isinstance(each, View | Source))
     return ", ".join(dict.fromkeys(owner for each in known for owner in each))
 
 
@@ -119,7 +119,7 @@ def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:
 
 def _held(catalog: Catalog, lake: Lake) -> Iterator[Alert]:
     for each in catalog.definitions():
-        if isinstance(each, View | Source) and Stewardship.read(each.options).blocking:
+        if isinstance(each, View | Source) and Ownership.read(each.options).blocking:
             try:
                 approval = read_approval(lake, each.name)
             except CorruptState as error:

@@ -22,7 +22,7 @@ from strandline.jobs.ivm.refresh.widen_source import widen_source
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared.apart import adopt
 from strandline.jobs.run.shared.reading import remove_shared, shared_tables, unread
@@ -130,7 +130,7 @@ def _keep_aside(context: RunContext, definition: View) -> None:
 
     Once more after a kill: what the standby kept aside names the standby, and is gone with it.
     """
-    if not Stewardship.read(definition.options).quarantined:
+    if not Ownership.read(definition.options).quarantined:
         return
     items = (item for level in maintained([definition], Catalog(context.lake)) for item in level)
     [item] = (item for item in items if item.target == definition.name)

@@ -16,7 +16,7 @@ from strandline.jobs.ivm.rules.stored import marked
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.options import Stewardship, ViewOptions
+from strandline.jobs.model.options import Ownership, ViewOptions
 from strandline.jobs.model.stage import Plan, Stage, inputs_of
 from strandline.state_store.delta import reader
 from strandline.state_store.wording import quoted, sentence
@@ -153,7 +153,7 @@ def _blocking(table: str, catalog: Catalog) -> tuple[Expectation, ...]:
     """The blocking expectations of a view or keyed source. An event log has none: its rows are what came."""
     found = catalog.find(table)
     if isinstance(found, View | Source) and _is_maintained(found):
-        return Stewardship.read(found.options).blocking
+        return Ownership.read(found.options).blocking
     return ()
 
 

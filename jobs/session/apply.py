@@ -17,7 +17,7 @@ from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
-from strandline.jobs.model.options import STEWARDSHIP_OPTIONS
+from strandline.jobs.model.options import OWNERSHIP_OPTIONS
 from strandline.jobs.run.shared.reading import shared_tables
 from strandline.jobs.session import catalog_changes
 from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
@@ -153,7 +153,7 @@ def _read(
     functions = [s for s in statements if isinstance(s, CreateFunction)]
     bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
     executed = (*types, *functions, *bare)
-    defining: list[catalog_changes.Defining] = [interpreter.stored(each) for each in tended(bare, path)]
+    defining: list[catalog_changes.Defining] = [interpreter.stored(each) for each in with_sidecar(bare, path)]
     return types, functions, [s for s in statements if s not in executed], defining
 
 
@@ -165,7 +165,7 @@ def _missing(changes: Sequence[catalog_changes.Change], interpreter: Interpreter
 
 def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
     """Execute the statements of a file in order, with what its sidecar says; errors as of `Interpreter.run`."""
-    statements = tended(parse(read_text(path), interpreter.catalog.types), path)
+    statements = with_sidecar(parse(read_text(path), interpreter.catalog.types), path)
     return (interpreter.execute(statement) for statement in statements)
 
 
@@ -370,7 +370,7 @@ def _rows(name: str, catalog: Catalog, lake: Lake) -> int:
     return 0 if head is None else head.record.rows
 
 
-# The sidecar of a `.sql` file: `NAME.yaml` beside `NAME.sql`, with the stewardship of what the file defines.
+# The sidecar of a `.sql` file: `NAME.yaml` beside `NAME.sql`, with the ownership of what the file defines.
 #
 #     locations:                     # a stream, table or view of the file
 #       owner: team:logistics
@@ -384,13 +384,13 @@ def _rows(name: str, catalog: Catalog, lake: Lake) -> int:
 AnyStatement = TypeVar("AnyStatement", bound=Statement)
 
 
-def tended(statements: Sequence[AnyStatement], file: Path) -> list[AnyStatement]:
+def with_sidecar(statements: Sequence[AnyStatement], file: Path) -> list[AnyStatement]:
     """The statements of a file, with the options that its sidecar adds; unchanged when there is none.
 
     Raises:
         InvalidQuery: the sidecar is not a mapping of names to options.
         UnknownName: it names what the file does not define.
-        OptionRefused: it names an option that is none of stewardship.
+        OptionRefused: it names an option that is not about ownership.
     """
     sidecar = file.with_suffix(".yaml")
     if not sidecar.is_file():
@@ -418,8 +418,8 @@ def _with_options(statement: AnyStatement, entries: Mapping[str, Mapping[str, An
         return statement
     added = []
     for key, value in entries[statement.name].items():
-        if str(key).upper() not in STEWARDSHIP_OPTIONS:
-            known = ", ".join(name.lower() for name in STEWARDSHIP_OPTIONS)
+        if str(key).upper() not in OWNERSHIP_OPTIONS:
+            known = ", ".join(name.lower() for name in OWNERSHIP_OPTIONS)
             raise OptionRefused(f"'{key}' is no option of {sidecar.name}", hint=f"use one of {known}")
         added.append(Option(str(key).upper(), _text(value)))
     return replace(statement, options=(*statement.options, *added))

@@ -133,7 +133,7 @@ def register(
 
 
 def _kept(existing: Definition, definition: Definition, catalog: Catalog, replacing: Replace) -> Change:
-    """The change of what gives the same rows as before: none, or of its stewardship. Where it stands by a replacement
+    """The change of what gives the same rows as before: none, or of its ownership. Where it stands by a replacement
     of which a killed process has left the end, that comes first."""
     begun, unproved = _begun(existing, catalog), None
     if begun == "this" and isinstance(existing, Source | View):
@@ -142,7 +142,7 @@ def _kept(existing: Definition, definition: Definition, catalog: Catalog, replac
             catalog.reload()
         except WriterBusy:
             if existing != definition:
-                raise  # its end would bring the former stewardship back
+                raise  # its end would bring the former ownership back
             begun = None  # it was not killed, and ends it itself
     if existing == definition:
         return Change("unchanged", existing, unproved, begun)

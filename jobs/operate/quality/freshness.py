@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
@@ -117,7 +117,7 @@ class Waiting:
         above = self._whole(tables.definition_of(read))
         if above is None or above.pipeline != definition.pipeline or beat.settled is None:
             return beat.refreshed
-        held = isinstance(above, View | Source) and Stewardship.read(above.options).blocking
+        held = isinstance(above, View | Source) and Ownership.read(above.options).blocking
         return beat.refreshed if held else beat.settled
 
     def _reflected(self, table: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import heads
 from strandline.state_store.delta import log as delta_log
@@ -122,7 +122,7 @@ class Hindrances:
     def _refused(self, name: str) -> Hindrance | None:
         """The hold upon whoever reads a table with blocking expectations; None if there is none."""
         above = self._relations.get(name)
-        if above is None or not Stewardship.read(above.options).blocking:
+        if above is None or not Ownership.read(above.options).blocking:
             return None
         try:
             approval = read_approval(self._lake, name)

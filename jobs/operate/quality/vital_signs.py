@@ -17,7 +17,7 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
 from strandline.jobs.operate.verify.findings import counted
 from strandline.state_store.delta import reader
@@ -67,7 +67,7 @@ class VitalSigns:
         return state_verdict(self._hindrances.of(view.name))
 
     def _freshness(self, view: View) -> Verdict:
-        target = Stewardship.read(view.options).freshness_seconds
+        target = Ownership.read(view.options).freshness_seconds
         stale = round(self._waiting.seconds(view.name, self._now_ms), 3)
         numbers: dict[str, int | float] = {"stale seconds": stale}
         if target is None:

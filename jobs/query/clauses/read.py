@@ -22,7 +22,7 @@ from strandline.jobs.catalog.relations import relation_of
 from strandline.jobs.functions.python.declared import attach
 from strandline.jobs.model.definitions import InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.options import Semantics, Stewardship
+from strandline.jobs.model.options import Ownership, Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.block import check_order, read_block, read_in_order
 from strandline.jobs.query.clauses.from_clause import Context, check_reads, read_with
@@ -75,7 +75,7 @@ def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
     kind = None if definition.materialized else definition.kind
     semantics = definition.maintenance.semantics
     query = read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
-    return guarded_query(query, Stewardship.read(definition.options).quarantined)
+    return guarded_query(query, Ownership.read(definition.options).quarantined)
 
 
 def read_tree(tree: exp.Expr, context: Context) -> Query:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Column, InsertQuery, Source
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError
-from strandline.jobs.model.options import without_stewardship
+from strandline.jobs.model.options import without_ownership
 from strandline.jobs.session.define.options import check_columns
 from strandline.jobs.session.define.replaced import ColumnDiff
 from strandline.jobs.session.define.source import check_column, check_new_columns
@@ -56,7 +56,7 @@ class SourceDiff:
             before, after = getattr(present, name), getattr(following, name)
             if before != after:
                 others.append(f"{word} from {before} to {after}")
-        old, new = (without_stewardship(each.options) for each in (present, following))
+        old, new = (without_ownership(each.options) for each in (present, following))
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):
                 others.append(f"{name} from {old.get(name)} to {new.get(name)}")
@@ -166,7 +166,7 @@ def _reason(name: str, following: Source, catalog: Catalog) -> str:
 
 def _records(source: Source) -> Source:
     """What says how the records of a source are read."""
-    return replace(source, sql="", pipeline="", added=0, options=without_stewardship(source.options))
+    return replace(source, sql="", pipeline="", added=0, options=without_ownership(source.options))
 
 
 def _listed(names: tuple[str, ...]) -> str:

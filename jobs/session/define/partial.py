@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
-from strandline.jobs.model.options import STEWARDSHIP_OPTIONS
+from strandline.jobs.model.options import OWNERSHIP_OPTIONS
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Block, Query
@@ -24,8 +24,8 @@ _WHY_NOT = {
     "ERRORS": "a row on which an expression fails makes the reading of its key fail",
     "SEMANTICS": "a group that once existed is known to a stored view alone",
 }
-"""Options that only a stored view obeys. Any other that is not about its stewardship belongs to its changelog topic."""
-_OBEYED = ("STATE", "CACHE_BYTES", *STEWARDSHIP_OPTIONS)
+"""Options that only a stored view obeys. Any other that is not about its ownership belongs to its changelog topic."""
+_OBEYED = ("STATE", "CACHE_BYTES", *OWNERSHIP_OPTIONS)
 
 
 def check_options(options: Sequence[Option]) -> None:

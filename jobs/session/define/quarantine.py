@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store.wording import Name, sentence
 
@@ -22,7 +22,7 @@ def check_quarantine_of_source(name: str, options: Mapping[str, str]) -> None:
     Raises:
         NotSupported: it does. Its rows are the records of its topic, as they came.
     """
-    if Stewardship.read(options).quarantined:
+    if Ownership.read(options).quarantined:
         raise NotSupported(
             sentence("quarantine is for views: '{}' has every record of its topic that can be decoded", Name(name)),
             hint=sentence(
@@ -37,7 +37,7 @@ def check_quarantine(view: View, catalog: Catalog) -> None:
     Raises:
         NotSupported: the view has no dead letters, or rows that do not come from its own query.
     """
-    if not Stewardship.read(view.options).quarantined:
+    if not Ownership.read(view.options).quarantined:
         return
     if view.partial:
         raise NotSupported(
@@ -64,7 +64,7 @@ def check_quarantine_of_target(target: View) -> None:
     Raises:
         NotSupported: one does.
     """
-    kept_out = Stewardship.read(target.options).quarantined
+    kept_out = Ownership.read(target.options).quarantined
     if kept_out:
         raise NotSupported(
             sentence(

@@ -14,8 +14,8 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.headers import check_header
 from strandline.jobs.session.define.options import source_options
+from strandline.jobs.session.define.ownership import check_columns_of, split
 from strandline.jobs.session.define.quarantine import check_quarantine_of_source
-from strandline.jobs.session.define.stewardship import check_columns_of, split
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn
 from strandline.state_store.layout import safe_name
 
@@ -40,9 +40,9 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
             f"the table '{statement.name}' has no key",
             hint="mark the column whose later events replace earlier ones: name TYPE PRIMARY KEY",
         )
-    stewardship, others = split(statement.options)
-    check_columns_of(stewardship, columns)
-    check_quarantine_of_source(statement.name, stewardship)
+    ownership, others = split(statement.options)
+    check_columns_of(ownership, columns)
+    check_quarantine_of_source(statement.name, ownership)
     options = source_options(statement.name, columns, others)
     return Source(
         name=statement.name,
@@ -57,7 +57,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         replicas=options.replicas,
         timestamp=options.timestamp,
         timestamp_format=options.timestamp_format,
-        options={**options.other, **stewardship},
+        options={**options.other, **ownership},
         read_only=statement.read_only,
     )
 

@@ -14,7 +14,7 @@ from strandline.jobs.ivm.rules.written import check_written
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.options import Semantics, Stewardship, ViewOptions
+from strandline.jobs.model.options import Ownership, Semantics, ViewOptions
 from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
@@ -33,11 +33,11 @@ from strandline.jobs.query.logical import (
 )
 from strandline.jobs.session.define.changelog_topic import check_changelog_topic
 from strandline.jobs.session.define.options import has_odd_map, timestamp_column
+from strandline.jobs.session.define.ownership import check_columns_of
 from strandline.jobs.session.define.partial import check_options, check_partial
 from strandline.jobs.session.define.quarantine import check_quarantine
 from strandline.jobs.session.define.shown_windows import with_bounds
 from strandline.jobs.session.define.source import check_name
-from strandline.jobs.session.define.stewardship import check_columns_of
 from strandline.jobs.session.define.view_options import check_formats, view_options
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import CreateView
@@ -57,7 +57,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     check_options(statement.options)
     semantics = ViewOptions.read(options).semantics
     tree, query = _read(statement, semantics, catalog)
-    query = guarded_query(query, Stewardship.read(options).quarantined)
+    query = guarded_query(query, Ownership.read(options).quarantined)
     _note_rowtime(statement, query, options)
     maintenance = ViewOptions.read(options)
     made = plan_of_query(statement.name, query, semantics, maintenance.state, pipeline=pipeline)

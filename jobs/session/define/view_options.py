@@ -1,4 +1,4 @@
-"""The WITH (…) of a view: options of its maintenance, of its stewardship, and ksqlDB's options of its topic.
+"""The WITH (…) of a view: options of its maintenance, of its ownership, and ksqlDB's options of its topic.
 
 A view is a table of the lake. The options of a topic are kept for its changelog topic and change no row; TIMESTAMP
 changes the time of the rows (`jobs.ivm.plan.event_time`).
@@ -12,7 +12,7 @@ from typing import get_args
 from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import OptionRefused
-from strandline.jobs.model.options import STEWARDSHIP_OPTIONS, ErrorPolicy, Refresh, Semantics, State
+from strandline.jobs.model.options import OWNERSHIP_OPTIONS, ErrorPolicy, Refresh, Semantics, State
 from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.session.define.options import (
     check_columns,
@@ -23,7 +23,7 @@ from strandline.jobs.session.define.options import (
     format_of,
     nullable_value,
 )
-from strandline.jobs.session.define.stewardship import checked
+from strandline.jobs.session.define.ownership import checked
 from strandline.jobs.sql.syntax import Option
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
         OptionRefused: an option is unknown or has a wrong value.
         NotSupported: an option or value that is not supported yet.
     """
-    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, *STEWARDSHIP_OPTIONS)
+    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, *OWNERSHIP_OPTIONS)
     given = allowed(options, known, "a view")
     check_one_way(given)
     return {name: _value(option) for name, option in given.items()}
@@ -79,7 +79,7 @@ def _value(option: Option) -> str:
         raise error(
             OptionRefused, option, f"CACHE_BYTES is a number of bytes, not '{option.value}'", "such as 67108864"
         )
-    if name in STEWARDSHIP_OPTIONS:
+    if name in OWNERSHIP_OPTIONS:
         return checked(option)
     if name in ("KEY_FORMAT", "VALUE_FORMAT", "FORMAT"):
         return format_of(option, default="", key=name == "KEY_FORMAT")

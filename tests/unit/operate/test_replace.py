@@ -165,7 +165,7 @@ def test_why_rows_were_not_proved_outlives_the_process_that_found_out(
 
 
 @pytest.mark.kill
-def test_stewardship_said_after_a_kill_ends_the_replacement_first(settings: Settings, lake: Lake) -> None:
+def test_an_owner_said_after_a_kill_ends_the_replacement_first(settings: Settings, lake: Lake) -> None:
     """Otherwise the end of the replacement would bring the former owner back."""
     killed(lake, "after-log-entry:2")
     owned = NEXT.replace("by_shop AS", "by_shop WITH (OWNER = 'team:shops') AS")

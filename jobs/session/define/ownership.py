@@ -23,7 +23,7 @@ import yaml
 
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import OptionRefused, UnknownName
-from strandline.jobs.model.options import STEWARDSHIP_OPTIONS, Expectation, Severity
+from strandline.jobs.model.options import OWNERSHIP_OPTIONS, Expectation, Severity
 from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.sql.syntax import Option
 
@@ -46,9 +46,9 @@ def checked(option: Option) -> str:
 
 
 def split(options: Iterable[Option]) -> tuple[dict[str, str], tuple[Option, ...]]:
-    """The checked options of a source's stewardship, and the options that are left. Raises as `checked`."""
+    """Split the options of a source into those of ownership, checked, and all others. Raises as `checked`."""
     every = tuple(options)
-    mine = allowed((each for each in every if each.name in _READERS), STEWARDSHIP_OPTIONS, "a source")
+    mine = allowed((each for each in every if each.name in _READERS), OWNERSHIP_OPTIONS, "a source")
     left = tuple(each for each in every if each.name not in _READERS)
     return {name: checked(option) for name, option in mine.items()}, left
 

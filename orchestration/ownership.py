@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.model.options import Stewardship
+from strandline.jobs.model.options import Ownership
 from strandline.orchestration.roles import role_tag
 
 if TYPE_CHECKING:
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from strandline.orchestration.roles import Role
 
 OWNERS = ("team:strandline",)
-"""Of what nobody owns."""
+"""Owners of assets without OWNER."""
 
 
-def stewardship_of(definition: Source | View, role: Role) -> dict[str, Any]:
-    """The owners and tags of an asset of a definition: the definition's own, and the tag that says what it is."""
-    said = Stewardship.read(definition.options)
+def ownership_of(definition: Source | View, role: Role) -> dict[str, Any]:
+    """Read the owners and tags of an asset of a definition: its own, and the tag of its role."""
+    said = Ownership.read(definition.options)
     return {"owners": said.owners or OWNERS, "tags": {**said.tags, **role_tag(role)}}

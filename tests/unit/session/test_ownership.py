@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from strandline.jobs.model.options import Expectation, Stewardship
+from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.session.apply import apply, run_file
 from strandline.jobs.session.interpreter import Interpreter
@@ -26,7 +26,7 @@ v:
       severity: warn
       blocking: true
 """
-STEWARDSHIP = Stewardship(
+OWNERSHIP = Ownership(
     owners=("team:shop", "ann@example.org"),
     tags={"domain": "sales", "internal": ""},
     freshness_seconds=5.0,
@@ -37,10 +37,10 @@ STEWARDSHIP = Stewardship(
 )
 
 
-def options_of(settings: Settings, name: str) -> Stewardship:
+def options_of(settings: Settings, name: str) -> Ownership:
     found = Interpreter(settings).catalog.get(name)
     assert not hasattr(found, "target")
-    return Stewardship.read(found.options)
+    return Ownership.read(found.options)
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def file(tmp_path: Path) -> Path:
 def test_the_yaml_beside_a_file_says_what_with_says(file: Path, settings: Settings) -> None:
     file.with_suffix(".yaml").write_text(SIDECAR)
     apply(file, settings)
-    assert options_of(settings, "v") == STEWARDSHIP
-    assert options_of(settings, "s") == Stewardship()
+    assert options_of(settings, "v") == OWNERSHIP
+    assert options_of(settings, "s") == Ownership()
 
 
 def test_with_says_it_in_sql(settings: Settings) -> None:
@@ -66,7 +66,7 @@ def test_with_says_it_in_sql(settings: Settings) -> None:
               {expect_table_row_count_to_be_between: {min_value: 1}, severity: warn, blocking: true}]')
           AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;""",
     )
-    assert options_of(settings, "v") == STEWARDSHIP
+    assert options_of(settings, "v") == OWNERSHIP
     assert options_of(settings, "s").owners == ("team:feeds",)
 
 
@@ -79,10 +79,10 @@ def test_it_changes_where_rows_are_in_the_lake_and_the_rows_definition_does_not(
     file.with_suffix(".yaml").write_text(SIDECAR)
     changes = {change.definition.name: change.outcome for change in apply(file, settings).changes}
     assert changes == {"s": "unchanged", "v": "replaced"}
-    assert options_of(settings, "v") == STEWARDSHIP
+    assert options_of(settings, "v") == OWNERSHIP
     file.with_suffix(".yaml").unlink()
     apply(file, settings)
-    assert options_of(settings, "v") == Stewardship()
+    assert options_of(settings, "v") == Ownership()
 
 
 def test_executing_the_file_reads_its_yaml_too(file: Path, settings: Settings) -> None:
@@ -91,7 +91,7 @@ def test_executing_the_file_reads_its_yaml_too(file: Path, settings: Settings) -
     apply(file, settings)
     said = [str(result) for result in run_file(file, Interpreter(settings, "shop"))]
     assert all("unchanged" in each for each in said)
-    assert options_of(settings, "v") == STEWARDSHIP
+    assert options_of(settings, "v") == OWNERSHIP
 
 
 @pytest.mark.parametrize(
