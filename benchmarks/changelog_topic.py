@@ -39,8 +39,8 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import Rows
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.hashing.digest import Digest, digest_of_table
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 
 DEFINITIONS = """
@@ -56,11 +56,11 @@ FEW, EPOCHS = 1_000, 30
 class Bench:
     """The lake, its stream and its view."""
 
-    def __init__(self, settings: Settings, kernel: Kernel) -> None:
+    def __init__(self, settings: Settings, duckdb_engine: DuckDBEngine) -> None:
         self.settings, self.lake = settings, Lake(settings.lake)
         assert list(Interpreter(settings).run(DEFINITIONS))
         self.catalog = Catalog(self.lake)
-        self._context = RunContext(None, self.lake, f"{DEFAULT_PIPELINE}/1", kernel=kernel)
+        self._context = RunContext(None, self.lake, f"{DEFAULT_PIPELINE}/1", duckdb_engine=duckdb_engine)
         self._levels = maintained(self.catalog.definitions(), self.catalog)
         source = self.catalog.get("visits")
         assert isinstance(source, Source)
@@ -101,8 +101,8 @@ def main() -> None:
 
 
 def _measure(name: str, settings: Settings, rows: int) -> None:
-    with Kernel("1GB", 2) as kernel:
-        bench = Bench(settings, kernel)
+    with DuckDBEngine("1GB", 2) as duckdb_engine:
+        bench = Bench(settings, duckdb_engine)
         bench.epoch(rows, rows)
         publisher = open_publisher(settings, "by_page")
         began = _moment()

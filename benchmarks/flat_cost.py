@@ -9,8 +9,8 @@ refresh both get the same number of events per epoch, in turn, and each view is 
     join_max   the article's example: MAX of a join, per category (a lost maximum is looked up again)
     left_join  every visit with its category, if there is one
 
-Each epoch is computed where it is its turn, after one another over the same tables: by the kernel in this process, by
-the kernel in a Spark task, by Spark's own plan. Printed are the median seconds of the epochs after the warm-up, and
+Each epoch is computed where it is its turn, after one another over the same tables: by DuckDB in this process, by
+DuckDB in a Spark task, by Spark's own plan. Printed are the median seconds of the epochs after the warm-up, and
 long / short: the aim is at most 1.3.
 """
 

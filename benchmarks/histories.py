@@ -33,9 +33,9 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import Rows
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.duckdb.engine import DuckDBEngine
+from strandline.state_store.duckdb.table import Tally
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.settle import Tally
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _properties(source: Source) -> dict[str, str | None]:
 
 
 Where = Literal["kernel", "task", "spark"]
-"""Where a refresh is computed: by the kernel of this process, by a worker's in a Spark task, by Spark's own plan."""
+"""Where a refresh is computed: by DuckDB in this process, by a worker's in a Spark task, by Spark's own plan."""
 WHERE: tuple[Where, ...] = get_args(Where)
 
 
@@ -177,7 +177,7 @@ class Engines:
 
     spark: SparkSession
     sessions: SparkSessions
-    kernel: Kernel
+    duckdb_engine: DuckDBEngine
     kept: dict[tuple[object, ...], RefreshTasks] = field(default_factory=dict)
 
     def refresh(self, history: History, levels: list[list[Maintained]], where: Where = "task") -> float:
@@ -196,7 +196,9 @@ class Engines:
         bare = RunContext(None, history.lake, f"{PIPELINE}/1")
         match where:
             case "kernel":
-                return refresh_all(replace(bare, kernel=self.kernel, engine="duckdb"), levels, frozenset())
+                return refresh_all(
+                    replace(bare, duckdb_engine=self.duckdb_engine, engine="duckdb"), levels, frozenset()
+                )
             case "task":
                 return self._tasks(history, levels).refresh(frozenset())
             case "spark":
@@ -213,7 +215,10 @@ class Engines:
 
 @contextmanager
 def engines(name: str) -> Iterator[Engines]:
-    """A Spark session and a kernel, with the settings that a run would have."""
+    """A Spark session and a DuckDB engine, with the settings that a run would have."""
     settings = load_settings()
-    with spark_session(settings.spark, name) as spark, Kernel(f"{settings.kernel_memory_mb}MB", 2) as kernel:
-        yield Engines(spark, SparkSessions(lambda: spark), kernel)
+    with (
+        spark_session(settings.spark, name) as spark,
+        DuckDBEngine(f"{settings.kernel_memory_mb}MB", 2) as duckdb_engine,
+    ):
+        yield Engines(spark, SparkSessions(lambda: spark), duckdb_engine)

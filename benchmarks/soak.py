@@ -1,4 +1,4 @@
-"""The soak: thousands of small epochs through five views in one process, by the kernel. Does age cost anything?
+"""The soak: thousands of small epochs through five views in one process, by DuckDB. Does age cost anything?
 
     python -m benchmarks.soak [--epochs 10000] [--horizon-seconds 60]
 
@@ -40,7 +40,7 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import Maintained
 from strandline.state_store.delta import log
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.paths import LakePath, sizes_below
 
 SLOWER: Final = 1.3
@@ -88,7 +88,7 @@ HEADINGS: Final = " epochs  ms/epoch  live   files  entries   log MB  handles   
 class Soak:
     """The pipeline at work, over a lake of its own."""
 
-    def __init__(self, settings: Settings, kernel: Kernel) -> None:
+    def __init__(self, settings: Settings, duckdb_engine: DuckDBEngine) -> None:
         self.seconds: list[float] = []
         self.maintenance = 0.0
         self._settings = settings
@@ -101,7 +101,7 @@ class Soak:
             assert isinstance(source, Source)
             self._logs[name] = event_log(source)
         self._levels: list[list[Maintained]] = self._history.levels()
-        self._context = RunContext(None, self._history.lake, f"{PIPELINE}/1", None, kernel, "duckdb")
+        self._context = RunContext(None, self._history.lake, f"{PIPELINE}/1", None, duckdb_engine, "duckdb")
         self._append("visitors", [{"visitor": n, "country": country(n)} for n in range(VISITORS)])
         self._append("pages", [{"page": n, "section": section(n)} for n in range(PAGES)])
 
@@ -155,8 +155,8 @@ def main(arguments: list[str] | None = None) -> int:
     retention = RetentionSettings(horizon_days=said.horizon_seconds / 86_400)
     with tempfile.TemporaryDirectory(prefix="strandline-soak-") as folder:
         settings = load_settings(lake=Path(folder) / "lake", retention=retention)
-        with Kernel(f"{settings.kernel_memory_mb}MB", os.cpu_count() or 2) as kernel:
-            faults = lived(Soak(settings, kernel), said.epochs)
+        with DuckDBEngine(f"{settings.kernel_memory_mb}MB", os.cpu_count() or 2) as duckdb_engine:
+            faults = lived(Soak(settings, duckdb_engine), said.epochs)
         checks = verify(settings, deep=True)
         faults += [f"{check.table}: {check.check}: {check.what}" for check in checks if check.ok is False]
         print(f"verified: {sum(check.ok is True for check in checks)} checks hold")

@@ -6,7 +6,7 @@
 Two workloads, each under STATE = full, shared and partial, over the same history: the article's query (category → its
 products in `info` → their visits), and ten views over that join. Then a Zipf mix of reads of a view with one row for
 each key, of which a reader keeps a third of the bytes that all keys take in the same form. All of it in this process,
-by the kernel; a stored view is read from a replica in memory.
+by DuckDB; a stored view is read from a replica in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from strandline.jobs.partial.view import PartialView
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import Maintained
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
@@ -78,16 +78,16 @@ def main() -> None:
     asked = parser.parse_args()
     size = Size(asked.events, asked.changes, asked.epochs, asked.keys, asked.reads)
     measured: list[Measured] = []
-    with tempfile.TemporaryDirectory() as folder, Kernel("1000MB", 2) as kernel:
+    with tempfile.TemporaryDirectory() as folder, DuckDBEngine("1000MB", 2) as duckdb_engine:
         for workload, count in (("the article's query", 1), ("ten views over the join", 10)):
             for state in STATES:
                 root = Path(folder) / f"{count}-{state}"
                 measured.append(
-                    _measured(workload, state, History.begin(root, views(count, state), size.keys), size, kernel)
+                    _measured(workload, state, History.begin(root, views(count, state), size.keys), size, duckdb_engine)
                 )
                 print(measured[-1], flush=True)
         history = History.begin(Path(folder) / "mix", MIX, size.keys)
-        mix = _mixed(history, size, kernel)
+        mix = _mixed(history, size, duckdb_engine)
     print(mix)
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; {asked.note}"
     text = written(measured, mix, f"{size.events:,} events, epochs of {size.changes:,} changes; {machine}")
@@ -97,41 +97,41 @@ def main() -> None:
         asked.write.write_text(f"{head}\n\n{text}")
 
 
-def _measured(workload: str, state: str, history: History, size: Size, kernel: Kernel) -> Measured:
+def _measured(workload: str, state: str, history: History, size: Size, duckdb_engine: DuckDBEngine) -> Measured:
     """One workload under one strategy."""
     history.add(size.events)
     for level in history.levels():
-        _refresh(history, level, kernel)
+        _refresh(history, level, duckdb_engine)
     keys: list[Key] = [(f"c{number}",) for number in range(READS)]
     if state == "partial":
         view = _opened(history, "view_0")
         miss = _median(partial(view.read, [key]) for key in keys)
         hit = _median(partial(view.kept, [key]) for key in keys)
         stored = view.counts.bytes
-        return Measured(workload, state, stored, _epoch(history, size, kernel, view.advance), hit, miss)
+        return Measured(workload, state, stored, _epoch(history, size, duckdb_engine, view.advance), hit, miss)
 
     def refresh() -> None:
         for level in history.levels()[1:]:
-            _refresh(history, level, kernel)
+            _refresh(history, level, duckdb_engine)
 
-    epoch = _epoch(history, size, kernel, refresh)
+    epoch = _epoch(history, size, duckdb_engine, refresh)
     with _replica(history, "view_0").reading() as now:
         hit = _median(partial(now.get, key) for key in keys)
     return Measured(workload, state, _stored(history), epoch, hit, None)
 
 
-def _epoch(history: History, size: Size, kernel: Kernel, follow: Callable[[], object]) -> float:
+def _epoch(history: History, size: Size, duckdb_engine: DuckDBEngine, follow: Callable[[], object]) -> float:
     """The median seconds in which something follows an epoch's changes, once the sources hold them."""
     seconds = []
     for _ in range(WARM_UP + size.epochs):
         history.add(size.changes)
-        _refresh(history, history.levels()[0], kernel)
+        _refresh(history, history.levels()[0], duckdb_engine)
         seconds.append(_median([follow]))
     return statistics.median(seconds[WARM_UP:])
 
 
-def _refresh(history: History, level: Sequence[Maintained], kernel: Kernel) -> None:
-    context = RunContext(None, history.lake, f"{PIPELINE}/1", kernel=kernel, engine="duckdb")
+def _refresh(history: History, level: Sequence[Maintained], duckdb_engine: DuckDBEngine) -> None:
+    context = RunContext(None, history.lake, f"{PIPELINE}/1", duckdb_engine=duckdb_engine, engine="duckdb")
     for failure in refresh_all(context, [level], frozenset()).failures.values():
         raise failure
 
@@ -170,10 +170,10 @@ def _median(calls: Iterable[Callable[[], object]]) -> float:
     return statistics.median(taken)
 
 
-def _mixed(history: History, size: Size, kernel: Kernel) -> Mix:
+def _mixed(history: History, size: Size, duckdb_engine: DuckDBEngine) -> Mix:
     """The Zipf mix of reads; what the first half of it reads fills the cache, the second half counts."""
     history.add(size.events)
-    _refresh(history, history.levels()[0], kernel)
+    _refresh(history, history.levels()[0], duckdb_engine)
     keys: list[Key] = [(f"p{n % PRODUCTS}", f"u{n // PRODUCTS}") for n in range(size.keys)]
     full = _all_bytes(history, keys)
     view = _opened(history, "mixed", int(full * SHARE))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # | `__state` | a stored row | the state kept beside the visible columns, as one struct |
 # | `__weight` | a change | +1: the row is inserted, −1: it is retracted |
 # | `_commit_version`, `_commit_timestamp` | a change | the commit that made it |
-# | `__exists` | a settled row | false: the key is deleted |
-# | `__old` | a settled row | the row stored before, NULL when the key was absent; its last two fields are its place: |
+# | `__exists` | an upsert | false: the key is deleted |
+# | `__old` | an upsert | the row stored before, NULL when the key was absent; its last two fields are its place: |
 # | `__file`, `__position` | a stored row | its data file as a URL, and its number in that file, from 0 |
 
 STATE = "__state"

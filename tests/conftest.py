@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from infra.kafka.broker import KafkaBroker
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
     from tests.support.s3_server import S3Server
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
@@ -95,11 +95,11 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    """A kernel for the tests of a module: each opens connections of its own."""
-    from strandline.state_store.kernel.kernel import Kernel
+def duckdb_engine() -> Iterator[DuckDBEngine]:
+    """A DuckDB engine for the tests of a module: each opens connections of its own."""
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
-    with Kernel("500MB", 1) as made:
+    with DuckDBEngine("500MB", 1) as made:
         yield made
 
 

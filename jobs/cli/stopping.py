@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-# A stop is to be over in five seconds: what a container's or a person's patience is at least. An epoch of the kernel
+# A stop is to be over in five seconds: what a container's or a person's patience is at least. An epoch of DuckDB
 # takes tenths of one; stopping Spark about one.
 _GRACE_SECONDS = 4.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

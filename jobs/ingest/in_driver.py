@@ -24,7 +24,7 @@ from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
 from strandline.jobs.ingest.ranges import NEVER, Range
 from strandline.jobs.ingest.source import TopicsReader
 from strandline.state_store.delta.schema import arrow_schema
-from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import schema_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.source import Reading
     from strandline.state_store.commits import CommitRecord, Head
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
     from strandline.state_store.tablespec import TableSpec
 
 _MOST_BYTES: Final = 16 << 20
@@ -56,14 +56,14 @@ class SmallBatches:
         checkpoint: the query's.
     """
 
-    def __init__(self, reading: Reading, checkpoint: Path, kernel: Kernel) -> None:
+    def __init__(self, reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine) -> None:
         self.start = reading.start
         self._most_rows = reading.settings.ingest.driver_rows
         self._log = open_log(reading.settings, reading.lake)
         schema = arrow_schema(schema_json(decoded_columns(reading.sources)))
         self._reader = TopicsReader(reading, schema)
         self._checkpoint = checkpoint
-        self._kernel = kernel
+        self._duckdb_engine = duckdb_engine
 
     def bounds(self, number: int) -> Bounds | None:
         """Where a micro-batch begins and ends, as Spark's query has noted; None when it is not small, or when the notes
@@ -113,31 +113,33 @@ class SmallBatches:
             read = pool.map(lambda each: list(self._reader.read(each)), ranges)
             parts = _by_source(batch for batches in read for batch in batches)
         commits: list[Ingested] = []
-        with self._kernel.connection() as connection:
+        with self._duckdb_engine.connection() as connection:
             for target in targets:
                 if target.source.name in parts:
                     rows, found = parts[target.source.name]
-                    commits += DriverIntake(target, rows, self._kernel, connection).take(found)
+                    commits += DriverIntake(target, rows, self._duckdb_engine, connection).take(found)
         return commits
 
 
-def small_batches(reading: Reading, checkpoint: Path, kernel: Kernel | None) -> SmallBatches | None:
-    """The small micro-batches of a query; None without a kernel: Spark takes in every one."""
-    return SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
+def small_batches(reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine | None) -> SmallBatches | None:
+    """The small micro-batches of a query; None without a DuckDB engine: Spark takes in every one."""
+    return SmallBatches(reading, checkpoint, duckdb_engine) if duckdb_engine is not None else None
 
 
 class DriverIntake(Intake):
     """One source's part of a micro-batch, as record batches (see `jobs.ingest.decode`)."""
 
-    def __init__(self, target: Target, rows: list[pa.RecordBatch], kernel: Kernel, connection: Connection) -> None:
+    def __init__(
+        self, target: Target, rows: list[pa.RecordBatch], duckdb_engine: DuckDBEngine, connection: Connection
+    ) -> None:
         super().__init__(target)
         self._rows = pa.Table.from_batches(rows) if rows else None
-        self._kernel = kernel
+        self._duckdb_engine = duckdb_engine
         self._connection = connection
 
-    def _table(self, spec: TableSpec) -> KernelTable:
+    def _table(self, spec: TableSpec) -> DuckDBTable:
         path = self._target.lake.table(spec.name)
-        return KernelTable(self._connection, self._kernel.kept, path, spec, spec.name)
+        return DuckDBTable(self._connection, self._duckdb_engine.kept, path, spec, spec.name)
 
     def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
         rows = self._from(pc.is_null(self._all["_error"]), first)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 EngineChoice = Literal["auto", "spark", "duckdb"]
-"""What computes epochs: `auto` the kernel (DuckDB) what one machine can hold, and Spark's plans the rest; or one of the
+"""What computes epochs: `auto`: DuckDB what one machine can hold, and Spark's plans the rest; or one of the
 two everything."""
 
 
@@ -216,7 +216,7 @@ class Settings(BaseSettings):
 
     @property
     def kernel_size(self) -> tuple[str, int]:
-        """Memory, as DuckDB writes it, and threads of a kernel that has its process for itself."""
+        """Memory, as DuckDB writes it, and threads of a DuckDB engine that has its process for itself."""
         return f"{self.kernel_memory_mb}MB", self.kernel_threads or os.cpu_count() or 2
 
     @classmethod

@@ -32,10 +32,10 @@ from strandline.state_store import begun
 from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import REBUILD, CommitRecord
 from strandline.state_store.delta import reader
+from strandline.state_store.duckdb.engine import DuckDBEngine
+from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.hashing.digest import Digest, digest_of_table
-from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.table import KernelTable
 from strandline.state_store.layout import Lake
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
@@ -206,9 +206,9 @@ def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record
     if state is not None:
         listed.append(f"{engine.cast('NULL', state)} AS {STATE}")
     text = f"SELECT {', '.join(listed)} FROM from_topic"
-    with Kernel(*settings.kernel_size) as kernel, kernel.connection() as connection:
+    with DuckDBEngine(*settings.kernel_size) as duckdb_engine, duckdb_engine.connection() as connection:
         connection.register("from_topic", rows)
-        table = KernelTable(connection, kernel.kept, lake.table(stage.table), spec_of(stage), "view")
+        table = DuckDBTable(connection, duckdb_engine.kept, lake.table(stage.table), spec_of(stage), "view")
         head = _standing(lake, stage.table)
         if head is None:
             begun.forget(lake, stage.table)

@@ -21,7 +21,7 @@ from strandline.jobs.model.definitions import View, same
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.orphans import sole_writer
-from strandline.jobs.run.pipeline import kernel_for
+from strandline.jobs.run.pipeline import duckdb_engine_for
 from strandline.jobs.run.session import Session
 from strandline.jobs.run.standby import discard_standby
 from strandline.state_store.errors import WriterBusy
@@ -76,8 +76,10 @@ def engines(settings: Settings, pipeline: str, catalog: Catalog, lock: HeldLock)
     """The surroundings of refreshes that this process makes for a pipeline."""
     lake = Lake(settings.lake)
     functions = Library(catalog.functions.values(), settings.functions.modules)
-    with Session(settings, lake, lock) as session, kernel_for(settings) as kernel:
-        yield RunContext(SparkSessions(session), lake, f"{pipeline}/{os.getpid()}", functions, kernel, settings.engine)
+    with Session(settings, lake, lock) as session, duckdb_engine_for(settings) as duckdb_engine:
+        yield RunContext(
+            SparkSessions(session), lake, f"{pipeline}/{os.getpid()}", functions, duckdb_engine, settings.engine
+        )
 
 
 def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:

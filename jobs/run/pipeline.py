@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.jobs.publish.publisher import Published
     from strandline.jobs.run.heartbeat import Mode
     from strandline.jobs.run.stream import PipelineStream
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
 log = logging.getLogger("strandline")
 
@@ -56,7 +56,7 @@ def drain(
 
     Args:
         spark: a session to run in; without it one is started and stopped.
-        in_driver: this process takes in what the topics hold, by its kernel; no session is started for that.
+        in_driver: this process takes in what the topics hold, by its DuckDB engine; no session is started for that.
         stop: set to end after the present micro-batch.
         watch: told of each micro-batch; without it they are logged.
 
@@ -117,14 +117,17 @@ def opened(
         from strandline.jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
-        with Session(settings, lake, lock, spark) as session, kernel_for(settings, intake=in_driver) as kernel:
+        with (
+            Session(settings, lake, lock, spark) as session,
+            duckdb_engine_for(settings, intake=in_driver) as duckdb_engine,
+        ):
             from strandline.jobs.functions.python.register import Library
             from strandline.jobs.ivm.refresh.context import RunContext
             from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
             from strandline.jobs.run.stream import PipelineStream
 
             functions = Library(catalog.functions.values(), settings.functions.modules)
-            context = RunContext(SparkSessions(session), lake, writer, functions, kernel, settings.engine)
+            context = RunContext(SparkSessions(session), lake, writer, functions, duckdb_engine, settings.engine)
             stream = PipelineStream(session, context, settings, name, definitions, levels, lock)
             # First of all: no epoch of a former definition comes after the swap that a killed process has planned.
             with _lost_jvm(session):
@@ -166,19 +169,19 @@ def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
 
 
 @contextmanager
-def kernel_for(settings: Settings, *, intake: bool = False) -> Iterator[Kernel | None]:
-    """The kernel of this process; None when Spark computes everything.
+def duckdb_engine_for(settings: Settings, *, intake: bool = False) -> Iterator[DuckDBEngine | None]:
+    """The DuckDB engine of this process; None when Spark computes everything.
 
     Args:
-        intake: the kernel takes in micro-batches, whoever computes the views.
+        intake: DuckDB takes in micro-batches, whoever computes the views.
     """
     if settings.engine == "spark" and not intake:
         yield None
         return
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
-    with Kernel(*settings.kernel_size) as kernel:
-        yield kernel
+    with DuckDBEngine(*settings.kernel_size) as duckdb_engine:
+        yield duckdb_engine
 
 
 @contextmanager

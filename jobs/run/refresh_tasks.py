@@ -1,6 +1,6 @@
-"""The refresh of a pipeline in Spark's tasks: one job, and in each task the kernel refreshes views that hang together.
+"""The refresh of a pipeline in Spark's tasks: one job, and in each task DuckDB refreshes views that hang together.
 
-    levels ──hang together──> groups ──a task each──> refresh_all by the worker's kernel ──> results
+    levels ──hang together──> groups ──a task each──> refresh_all by the worker's DuckDB ──> results
                                                         └─ what it leaves to Spark ──> refresh_all in the session
 
 Spark schedules the tasks, starts them again and shows them. A task that runs twice, one after the other or side by
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
 Levels = Sequence[Sequence[Maintained]]
 
@@ -35,8 +35,8 @@ class _Task:
     """What a worker is to do.
 
     Attributes:
-        context: without session and kernel, which the worker has its own of.
-        memory_mb: of the worker's kernel.
+        context: without session and DuckDB engine, which the worker has its own of.
+        memory_mb: of the worker's DuckDB engine.
     """
 
     context: RunContext
@@ -75,7 +75,7 @@ class RefreshTasks:
         if not refused or self._context.engine != "auto":
             return Refreshed(results, failures, held)
         left = {name: error for name, error in failures.items() if name not in refused}
-        by_spark = replace(self._context, kernel=None, engine="spark")
+        by_spark = replace(self._context, duckdb_engine=None, engine="spark")
         rest = refresh_all(by_spark, _behind(self._levels, refused), stopped | left.keys())
         return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held)
 
@@ -86,7 +86,7 @@ class RefreshTasks:
 
     def _job(self, wanted: Sequence[Levels], stopped: frozenset[str]) -> RDD[Refreshed]:
         """A job with a task for each of these groups; it runs as often as its results are collected."""
-        bare = replace(self._context, sessions=None, kernel=None)
+        bare = replace(self._context, sessions=None, duckdb_engine=None)
         tasks = [_Task(bare, self._memory_mb, self._threads, group, stopped) for group in wanted]
         return self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task)
 
@@ -97,14 +97,14 @@ def in_tasks(settings: Settings) -> bool:
 
 
 def warm_up(spark: SparkSession, context: RunContext, settings: Settings, levels: Levels) -> None:
-    """Start the workers, with their imports and kernels: the first refresh would wait seconds for them."""
+    """Start the workers, with their imports and DuckDB engines: the first refresh would wait seconds for them."""
     if in_tasks(settings):
         RefreshTasks(spark, context, settings, levels).warm_up()
 
 
 def run_task(task: _Task) -> Refreshed:
     """A task, in a worker."""
-    context = replace(task.context, kernel=_kernel(task.context.writer, task.memory_mb, task.threads))
+    context = replace(task.context, duckdb_engine=_duckdb_engine(task.context.writer, task.memory_mb, task.threads))
     return refresh_all(context, task.levels, task.stopped)
 
 
@@ -136,10 +136,10 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
     return found
 
 
-# A worker that is used again finds its kernel, with the changes that it committed last. Another run may have other
-# functions of the same names.
+# A worker that is used again finds its DuckDB engine, with the changes that it committed last. Another run may have
+# other functions of the same names.
 @lru_cache(maxsize=1)
-def _kernel(_run: str, memory_mb: int, threads: int) -> Kernel:
-    from strandline.state_store.kernel.kernel import Kernel
+def _duckdb_engine(_run: str, memory_mb: int, threads: int) -> DuckDBEngine:
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
-    return Kernel(f"{memory_mb}MB", threads)
+    return DuckDBEngine(f"{memory_mb}MB", threads)

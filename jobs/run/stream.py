@@ -133,7 +133,7 @@ class PipelineStream:
         """Take in what waits by the driver, until nothing does or too much, unless a session is there already."""
         while not (stop.is_set() or self.session.started) and self._behind():
             self._outdated = False
-            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
+            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.duckdb_engine)
             if small is None:
                 return
             clock = DriverClock(small, self._micro_batch, 0, stop)
@@ -152,7 +152,7 @@ class PipelineStream:
         everything, self.definitions = self.definitions, tuple(sources)
         try:
             self.refresh()
-            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
+            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.duckdb_engine)
             clock = None if small is None else DriverClock(small, self._micro_batch, 0, Event())
             waiting = open_log(self.settings, self.lake)
             while behind(self.sources, self.lake, waiting):
@@ -197,7 +197,7 @@ class PipelineStream:
         began = now_ms()
         self.take_replacements()
         stopped = frozenset(self.failures)
-        # Without a session the kernel of this process is faster than a JVM starts.
+        # Without a session the DuckDB engine of this process is faster than a JVM starts.
         by_tasks = in_tasks(self.settings) and self.session.started and not self._by_driver
         done = self._in_tasks().refresh(stopped) if by_tasks else refresh_all(self.context, self.levels, stopped)
         for result in done.stages:
@@ -263,7 +263,7 @@ class PipelineStream:
     def _followed(self, stop: Event) -> StreamingQuery | None:
         """The query that goes on, None after a stop; until it is at work the driver takes in what comes, if small."""
         self._outdated = False
-        small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
+        small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.duckdb_engine)
         if small is None or self.session.started:
             return self._start(available_now=False)
         self._by_driver, sources = True, self.sources
@@ -290,7 +290,9 @@ class PipelineStream:
         self._outdated = False
         session, checkpoint, reading = self.session(), self.session.checkpoint(self.pipeline), self._reading()
         query = reading.frame(session).writeStream.queryName(self.pipeline)
-        query = query.foreachBatch(partial(self._spark_batch, small_batches(reading, checkpoint, self.context.kernel)))
+        query = query.foreachBatch(
+            partial(self._spark_batch, small_batches(reading, checkpoint, self.context.duckdb_engine))
+        )
         query = query.option("checkpointLocation", str(checkpoint))
         every = f"{self.settings.ingest.trigger_seconds} seconds"
         return (query.trigger(availableNow=True) if available_now else query.trigger(processingTime=every)).start()

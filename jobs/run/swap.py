@@ -24,8 +24,8 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
 from strandline.state_store.commits import REBUILD
-from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.duckdb.engine import DuckDBEngine
+from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import STATE, WEIGHT
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from strandline.state_store.commits import Head
 
 _MEMORY: Final = "1GB"
-"""Of a kernel for the swap alone, where Spark computes everything else. Beyond, DuckDB goes to disk."""
+"""Of a DuckDB engine for the swap alone, where Spark computes everything else. Beyond, DuckDB goes to disk."""
 
 
 def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: Head) -> Head:
@@ -65,15 +65,15 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
         mode=REBUILD,
         reason="replaced: the rows of another definition",
     )
-    with _kernel(context) as kernel, kernel.connection() as connection:
+    with _duckdb_engine(context) as duckdb_engine, duckdb_engine.connection() as connection:
         tables = [
-            KernelTable(connection, kernel.kept, lake.table(stage.table), spec_of(stage), name)
+            DuckDBTable(connection, duckdb_engine.kept, lake.table(stage.table), spec_of(stage), name)
             for stage, name in ((former, "former"), (standby, "standby"))
         ]
         before, rows = (t.read(head.version).text for t, head in zip(tables, (view, ready), strict=True))
         names = ", ".join(engine_of("duckdb").name(name) for name, _ in stored_columns(standby))
         all_rows = f"SELECT {names} FROM ({rows})"
-        target = KernelTable(connection, kernel.kept, lake.table(former.table), spec_of(standby), "next")
+        target = DuckDBTable(connection, duckdb_engine.kept, lake.table(former.table), spec_of(standby), "next")
         try:
             if storage_of(standby) == "append":
                 there = f"SELECT {names} FROM ({before})"
@@ -154,7 +154,7 @@ def _as_next(former: Stage, standby: Stage) -> list[str]:
     return made
 
 
-def _kernel(context: RunContext) -> AbstractContextManager[Kernel]:
-    if context.kernel is not None:
-        return nullcontext(context.kernel)
-    return Kernel(_MEMORY, os.cpu_count() or 2)
+def _duckdb_engine(context: RunContext) -> AbstractContextManager[DuckDBEngine]:
+    if context.duckdb_engine is not None:
+        return nullcontext(context.duckdb_engine)
+    return DuckDBEngine(_MEMORY, os.cpu_count() or 2)

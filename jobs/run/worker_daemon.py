@@ -15,7 +15,7 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import strandline.jobs.run.refresh_tasks
-import strandline.state_store.kernel.kernel  # noqa: F401
+import strandline.state_store.duckdb.engine  # noqa: F401
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from strandline.jobs.engines.engine import FAILS_ON_A_ROW
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.limits import NO_LIMITS, Spent
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

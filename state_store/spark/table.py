@@ -85,11 +85,11 @@ class Table(StoredTable):
             return None
         return self._add(head, record, staged)
 
-    def apply(self, settled: DataFrame, record: CommitRecord, after: Head | None = None) -> Head | None:
-        """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
+    def apply(self, upserts: DataFrame, record: CommitRecord, after: Head | None = None) -> Head | None:
+        """Commit the upserts of the touched keys; None, and no commit, when no row changes.
 
         Args:
-            settled: a settled frame, see `settle`. It is computed once.
+            upserts: a frame of them, see `spark.upserts`. It is computed once.
             after: as of `advance`.
 
         Raises:
@@ -98,10 +98,10 @@ class Table(StoredTable):
             CommitConflict: another writer committed first.
             CorruptState: a row stored before is not where the frame says.
         """
-        from strandline.state_store.spark.settle import measured
+        from strandline.state_store.spark.upserts import measured
 
         head = after or self.next(record)
-        with measured(settled, self.spec, self._schema) as changes:
+        with measured(upserts, self.spec, self._schema) as changes:
             if not changes.written and not changes.retracted:
                 return None
             digest = Digest.parse(head.record.digest) + changes.digest
@@ -123,13 +123,13 @@ class Table(StoredTable):
         return staged.tagged([digest], schema_json(self.spec.stored)) if len(staged.files) == 1 else staged
 
     def _staged(self, rows: DataFrame, record: CommitRecord) -> Staged:
-        from strandline.state_store.spark.settle import conformed, row_totals
+        from strandline.state_store.spark.upserts import conformed, row_totals
 
         totals = row_totals(self.spec, self._schema)
         return stage(conformed(rows, self._schema), self.path, record.epoch, self.spec.indexed, totals)
 
     def _add(self, head: Head, record: CommitRecord, staged: Staged) -> Head:
-        from strandline.state_store.spark.settle import lane_digest
+        from strandline.state_store.spark.upserts import lane_digest
 
         count = int(staged.totals["rows"])
         came = lane_digest(staged.totals, "new", count)

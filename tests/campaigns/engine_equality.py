@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model.settings import SparkSettings
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.function_calls import calls
 from tests.support.function_equality import by_duckdb, by_spark, contradictions, differences, shown
 from tests.support.function_values import table
@@ -42,7 +42,7 @@ def campaign(
     """
     found = {text: typed for text, typed in calls(kinds, seed).items() if re.search(only, text)}
     values = table(rows, seed)
-    with Kernel("1GB", 1) as kernel, kernel.connection() as connection:
+    with DuckDBEngine("1GB", 1) as duckdb_engine, duckdb_engine.connection() as connection:
         duck = by_duckdb(connection, values, found)
     wrong = list(contradictions(found, duck))
     if spark is not None:

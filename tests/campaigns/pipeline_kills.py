@@ -6,8 +6,8 @@ The pipeline has a join, a MAX that loses its maximum, and a window (`tests.supp
 new events; the driver is killed by SIGKILL at a named place of a refresh or of its commits, or at a random moment, and
 the next one goes on where the lake says.
 
-    refresh     the driver without a JVM, as a drain that finds its topics taken in: the kernel refreshes the views
-    command     `strandline run`, which takes the events in by Spark; views by the kernel in tasks, by the kernel in
+    refresh     the driver without a JVM, as a drain that finds its topics taken in: DuckDB refreshes the views
+    command     `strandline run`, which takes the events in by Spark; views by DuckDB in tasks, by DuckDB in
                 the driver and by Spark's own plans, in turn. A JVM that is left behind is the next run's to end
 
 Every so many kills a driver runs to its end: then each event must be in its log once, and the views must be what DuckDB

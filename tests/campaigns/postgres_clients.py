@@ -120,11 +120,11 @@ def server() -> Iterator[str]:
     """The address of a server over a lake with every type, 1,000 keys, and a name in capitals."""
     with tempfile.TemporaryDirectory() as folder:
         served = ServedLake(load_settings(lake=Path(folder) / "lake"), DEFINITIONS)
-        with served.kernel() as kernel:
+        with served.duckdb_engine() as duckdb_engine:
             rows = [{"id": each, "town": TOWNS[each % len(TOWNS)], "n": each + 1} for each in range(1000)]
             served.append("visits", rows)
             served.append("everything", [EVERYTHING, {"id": 2}])
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
         with postgres_server(served.settings, ServerOptions(Path(folder) / "server", queries=2)) as address:
             yield address
 

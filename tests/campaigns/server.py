@@ -97,9 +97,9 @@ class Server:
 def serving(folder: Path) -> Iterator[Server]:
     """`strandline serve` over a small lake."""
     served = ServedLake(load_settings(lake=folder / "lake"), DEFINITIONS)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": n, "town": ("Rome", "Oslo", "Lima")[n % 3], "n": n} for n in range(ROWS)])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     web, port = free_port(), free_port()
     command = [sys.executable, "-m", "strandline.jobs.cli", "serve", "--listen", f"127.0.0.1:{web}"]
     command += ["--postgres-port", str(port), "--folder", str(folder / "server")]

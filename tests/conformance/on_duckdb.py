@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable

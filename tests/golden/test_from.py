@@ -1,4 +1,4 @@
-"""What stands in FROM and is no table, in one pipeline on Spark and by the kernel: rates, orders, quotes.
+"""What stands in FROM and is no table, in one pipeline on Spark and by DuckDB: rates, orders, quotes.
 
 order 1 pears, plums in EUR at 10:00:15      order 2 plums in CHF at 10:00:20      order 3 nothing in EUR at 10:09:00
 quotes of EUR: 1.1 at 10:00:00, then 1.2 at 10:00:10; of CHF: 0.9 at 10:00:30

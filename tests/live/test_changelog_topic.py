@@ -17,7 +17,7 @@ from strandline.jobs.session.status import status
 from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.killed_publisher import published
 from tests.support.published_lake import VIEWS, PublishedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -53,16 +53,16 @@ def standing(made: PublishedLake, view: str) -> tuple[object, ...]:
     return row[3], row[5], row[6], row[9]
 
 
-def test_each_version_and_back(made: PublishedLake, kernel: Kernel) -> None:
+def test_each_version_and_back(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """Six views of many shapes, one version at a time and several in one transaction; then each table from its topic:
     once as it is, once lost."""
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert standing(made, "by_town") == (None, None, None, "never published")
     for view in VIEWS:
         made.publish(view)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert standing(made, "by_town") == (1, 3, 1, "behind")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     for view in VIEWS:
         assert made.publish(view).writes == 1
         assert assert_folds(made, view)[-1] == head_of(made, view).version
@@ -82,12 +82,12 @@ def test_each_version_and_back(made: PublishedLake, kernel: Kernel) -> None:
 
 
 @pytest.mark.kill
-def test_a_killed_publisher_loses_and_doubles_nothing(made: PublishedLake, kernel: Kernel) -> None:
+def test_a_killed_publisher_loses_and_doubles_nothing(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """Killed before the transaction, inside it with all its records sent, and after its commit; on the first
     publication and on later ones. Readers of committed records see whole versions all the while."""
     for failpoint in ("inside-publish", "before-publish", "inside-publish", "after-publish"):
         for _ in range(2):
-            made.epoch(kernel)
+            made.epoch(duckdb_engine)
         assert published(made.settings, "by_town", failpoint) == -9
         if made.log_of("by_town").exists(made.source("by_town").topic):
             assert_folds(made, "by_town")
@@ -96,13 +96,13 @@ def test_a_killed_publisher_loses_and_doubles_nothing(made: PublishedLake, kerne
     assert assert_folds(made, "by_town") == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_second_publisher_fences_the_first(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_a_second_publisher_fences_the_first(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+    made.epoch(duckdb_engine)
     first = open_publisher(made.settings, "by_town")
     first.catch_up()
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("by_town")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     with pytest.raises(PublisherFenced, match="another publisher"):
         first.catch_up()
     first.close()
@@ -111,16 +111,16 @@ def test_a_second_publisher_fences_the_first(made: PublishedLake, kernel: Kernel
 
 
 def test_a_topic_that_forgot_its_version_is_compared(
-    made: PublishedLake, kernel: Kernel, kafka_broker: KafkaBroker
+    made: PublishedLake, duckdb_engine: DuckDBEngine, kafka_broker: KafkaBroker
 ) -> None:
     """The offsets of the group have expired; then the topic was deleted and made anew."""
     topic = made.source("by_both").topic
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("by_both")
     kafka_broker.admin.delete_consumer_groups([f"strandline-{topic}"])[f"strandline-{topic}"].result(PATIENCE_SECONDS)
     with pytest.raises(NeverPublished):
         rebuild_from_topic(made.settings, "by_both")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     done = made.publish("by_both")
     assert (done.way, done.records) == ("difference", 3)
     assert assert_folds(made, "by_both") == [1, 2]
@@ -132,9 +132,9 @@ def test_a_topic_that_forgot_its_version_is_compared(
 
 
 def test_a_topic_that_is_not_the_views_stays_as_it_is(
-    made: PublishedLake, kernel: Kernel, kafka_broker: KafkaBroker
+    made: PublishedLake, duckdb_engine: DuckDBEngine, kafka_broker: KafkaBroker
 ) -> None:
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     plain, others = (made.source(view).topic for view in ("by_town", "by_both"))
     kafka_broker.create_topic(plain, 1)
     with pytest.raises(TopicUnfit, match=r"cleanup\.policy=delete"):
@@ -146,7 +146,7 @@ def test_a_topic_that_is_not_the_views_stays_as_it_is(
     assert made.log_of("by_both").end_offsets(others) == {0: 1}
 
 
-def test_a_run_publishes_what_it_commits(made: PublishedLake, kernel: Kernel) -> None:
+def test_a_run_publishes_what_it_commits(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """Told of a commit, not by looking every few seconds; at its end it has published all of them."""
     told, versions = Event(), []
 
@@ -158,31 +158,31 @@ def test_a_run_publishes_what_it_commits(made: PublishedLake, kernel: Kernel) ->
     with publishing(made.settings, views, heard, drained=True) as failures:
         for _ in range(3):
             told.clear()
-            made.epoch(kernel)
+            made.epoch(duckdb_engine)
             assert told.wait(PATIENCE_SECONDS)
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     assert failures == {}
     assert versions == [1, 2, 3, 4]
     assert assert_folds(made, "by_town") == [1, 2, 3, 4]
 
 
-def test_a_run_leaves_the_topic_to_who_publishes_beside_it(made: PublishedLake, kernel: Kernel) -> None:
+def test_a_run_leaves_the_topic_to_who_publishes_beside_it(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """What stays fresh is nobody's failure; what stays behind is, and the run does not fence the other at once."""
     told = Event()
     views = [made.view("by_town")]
     with publishing(made.settings, views, lambda _: told.set(), drained=True) as failures:
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         assert told.wait(PATIENCE_SECONDS)
         other = open_publisher(made.settings, "by_town")
         other.catch_up()
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         other.catch_up()
     assert failures == {}
     with publishing(made.settings, views, lambda _: told.set(), drained=True) as failures:
         told.clear()
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         assert told.wait(PATIENCE_SECONDS)
         open_publisher(made.settings, "by_town").catch_up()
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     assert [type(error) for error in failures.values()] == [PublisherFenced]
     assert assert_folds(made, "by_town") == [1, 2, 3]

@@ -1,6 +1,6 @@
 """One pipeline on a Spark standalone cluster with its lake on S3, beside the same on one machine with a disk.
 
-The first run refreshes by the kernel in tasks. Spark runs a second copy of each task that takes longer than a moment,
+The first run refreshes by DuckDB in tasks. Spark runs a second copy of each task that takes longer than a moment,
 and an executor is killed while a view is being written. The second run, without the cluster, refreshes by Spark's own
 plans. In the end each table has one commit per epoch, and the digests are those of one process over a disk.
 """

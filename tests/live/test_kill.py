@@ -1,9 +1,9 @@
 """A driver killed anywhere loses nothing and doubles nothing: real broker, real SIGKILL.
 
-Events with unique ids, one in a thousand broken. The driver is killed inside a refresh by the kernel and after the
+Events with unique ids, one in a thousand broken. The driver is killed inside a refresh by DuckDB and after the
 commit of one by Spark's plans, in `make nightly` also before and after the event log's commit; then the checkpoint is
 deleted, and in the last run workers die inside their tasks. Each run goes on where the lake says, in epochs of 20,000
-so that every kill falls into the middle of the work. The same kills by the kernel, many times over, are in
+so that every kill falls into the middle of the work. The same kills by DuckDB, many times over, are in
 tests/unit/run/test_kills.py.
 Then every projection must equal DuckDB's answer over the event log; log and dead letters together must be the topic.
 """

@@ -21,7 +21,7 @@ from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.properties.histories import Batch
 from tests.properties.picker import Picker
@@ -51,15 +51,19 @@ Context = Callable[[], RunContext]
 """The surroundings of the next refresh: which engines it has may differ from one to the next."""
 
 
-def contexts(lake: Lake, pick: Picker, *, spark: SparkSession | None = None, kernel: Kernel | None = None) -> Context:
+def contexts(
+    lake: Lake, pick: Picker, *, spark: SparkSession | None = None, duckdb_engine: DuckDBEngine | None = None
+) -> Context:
     """Refreshes by these engines; with both, one of the two is drawn for each refresh."""
 
     sessions = None if spark is None else SparkSessions(lambda: spark)
 
     def drawn() -> RunContext:
-        both = spark is not None and kernel is not None
+        both = spark is not None and duckdb_engine is not None
         by_spark = pick.chance(50) if both else spark is not None
-        return RunContext(sessions if by_spark else None, lake, f"{PIPELINE}/1", kernel=None if by_spark else kernel)
+        return RunContext(
+            sessions if by_spark else None, lake, f"{PIPELINE}/1", duckdb_engine=None if by_spark else duckdb_engine
+        )
 
     return drawn
 
@@ -67,7 +71,7 @@ def contexts(lake: Lake, pick: Picker, *, spark: SparkSession | None = None, ker
 def check_drawn(
     part: int, folder: Path, *, cuts: int, kill: bool = False, spark: SparkSession | None = None
 ) -> tuple[int, Tally]:
-    """Draw a scenario and check it, by the kernel, or by either where there is a session; (its seed, what was drawn).
+    """Draw a scenario and check it, by DuckDB, or by either where there is a session; (its seed, what was drawn).
 
     Args:
         part: of the examples of a run, each of `FEWEST` views at least.
@@ -76,9 +80,9 @@ def check_drawn(
     seed = seed_of(part)
     pick, tally, lake = Picker.seeded(seed), Tally(), Lake(folder / "lake")
     example = scenario(pick, _VIEWS, tally, catalog=Catalog(lake), most=40, cuts=cuts, in_order=True)
-    with Kernel("1GB", 2) as kernel:
+    with DuckDBEngine("1GB", 2) as duckdb_engine:
         try:
-            check(contexts(lake, pick, spark=spark, kernel=kernel), lake, example, pick, kill=kill)
+            check(contexts(lake, pick, spark=spark, duckdb_engine=duckdb_engine), lake, example, pick, kill=kill)
         except Exception as error:
             error.add_note(f"STRANDLINE_SEED={seed}\n{example}")
             raise

@@ -13,7 +13,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.properties.on_delta import PIPELINE, feed, refreshed
 from tests.support.catalog_from_sql import run
@@ -70,10 +70,10 @@ def test_pull_queries_answer_as_plain_tables_do(tmp_path: Path) -> None:
     for name, text in views.items():
         run(f"CREATE MATERIALIZED VIEW {name} AS {text};", catalog, PIPELINE)
     plain = PlainTables(seed)
-    with Kernel("1GB", 1) as kernel:
+    with DuckDBEngine("1GB", 1) as duckdb_engine:
         for epoch, events in enumerate(plain.epochs(2, 12)):
             feed(lake, events, epoch)
-            assert not refreshed(RunContext(None, lake, f"{PIPELINE}/1", kernel=kernel))
+            assert not refreshed(RunContext(None, lake, f"{PIPELINE}/1", duckdb_engine=duckdb_engine))
     session = Interpreter(load_settings(lake=lake.root))
 
     def answer(sql: str) -> list[tuple[object, ...]]:

@@ -30,7 +30,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.state_store.delta import log
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.properties.on_delta import PIPELINE, feed, refreshed
 from tests.properties.picker import Picker
@@ -140,10 +140,10 @@ def test_whoever_applies_every_change_holds_what_the_select_gives(
     seed = seed_of(part)
     pick, tally, lake = Picker.seeded(seed), Tally(), Lake(tmp_path / "lake")
     example = scenario(pick, _VIEWS, tally, catalog=Catalog(lake), most=40, cuts=6, in_order=True)
-    with Kernel("1GB", 2) as kernel:
+    with DuckDBEngine("1GB", 2) as duckdb_engine:
         for epoch, batch in enumerate(example.history):
             feed(lake, batch, epoch)
-            assert not refreshed(RunContext(None, lake, f"{PIPELINE}/1", kernel=kernel))
+            assert not refreshed(RunContext(None, lake, f"{PIPELINE}/1", duckdb_engine=duckdb_engine))
     followed = 0
     for view in Catalog(lake).definitions():
         if not isinstance(view, View) or log.newest_version(lake.table(view.name)) is None:

@@ -1,4 +1,4 @@
-"""Any view over any history, by the kernel over Delta tables, by the production path and through interruptions.
+"""Any view over any history, by DuckDB over Delta tables, by the production path and through interruptions.
 
 `STRANDLINE_DELTA_EXAMPLES` says how many examples (views with a history) are run: 100 unless it says so, 2,000 in
 `make nightly`, of new seeds. The seed is printed with what fails; `STRANDLINE_SEED` says which to run.

@@ -1,4 +1,4 @@
-"""Any view over any history, by the production path and through interruptions; of Spark and the kernel one is drawn for
+"""Any view over any history, by the production path and through interruptions; of Spark and DuckDB one is drawn for
 each refresh, so that each goes on from what the other has stored.
 
 `STRANDLINE_SPARK_EXAMPLES` says how many examples (views with a history) are run: 20 unless it says so, 500 in

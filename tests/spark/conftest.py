@@ -8,7 +8,7 @@ import pytest
 
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.spark.refresh_bench import Bench
 from tests.spark.table_model import Model
@@ -33,5 +33,5 @@ def bench(request: pytest.FixtureRequest, lake: Lake) -> Iterator[Bench]:
         spark = request.getfixturevalue("spark")
         yield Bench(RunContext(SparkSessions(lambda: spark), lake, "tests/1"))
         return
-    with Kernel("1GB", 2) as kernel:
-        yield Bench(RunContext(None, lake, "tests/1", kernel=kernel))
+    with DuckDBEngine("1GB", 2) as duckdb_engine:
+        yield Bench(RunContext(None, lake, "tests/1", duckdb_engine=duckdb_engine))

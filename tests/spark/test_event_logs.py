@@ -17,7 +17,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import LakePath
 from tests.spark.event_sources import EVENTS, USERS, fill
@@ -89,23 +89,23 @@ def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settin
     fill(settings, lake, 7)
     LocalLog(lake).produce("events", [Record(None, b"{", 900, partition=n % 2) for n in range(4)])
     fill(settings, lake, 6, first=50)
-    with Kernel("256MB", 1) as kernel:
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
         by_spark = stored(spark, settings, lake.root.with_name("by_spark"), [EVENTS, wide], None)
-        in_driver = stored(spark, settings, lake.root.with_name("in_driver"), [EVENTS, wide], kernel)
+        in_driver = stored(spark, settings, lake.root.with_name("in_driver"), [EVENTS, wide], duckdb_engine)
     assert by_spark == in_driver
     assert [len(rows) for rows, *_ in by_spark.values()] == [13, 4, 17], "the last one reads {, too"
 
 
 def stored(
-    spark: SparkSession, settings: Settings, root: LakePath, sources: list[Source], kernel: Kernel | None
+    spark: SparkSession, settings: Settings, root: LakePath, sources: list[Source], duckdb_engine: DuckDBEngine | None
 ) -> dict[str, tuple[Any, ...]]:
     """{table: rows and the last record} after two drains of a copy of the settings' lake; the second one has all
     sources."""
     lake = Lake(root)
     shutil.copytree(on_disk(settings.lake), on_disk(root))
     at = settings.model_copy(update={"lake": root})
-    drain(spark, small_epochs(at, 4), lake, sources[:1], kernel=kernel)
-    drain(spark, small_epochs(at, 11), lake, sources, kernel=kernel)
+    drain(spark, small_epochs(at, 4), lake, sources[:1], duckdb_engine=duckdb_engine)
+    drain(spark, small_epochs(at, 11), lake, sources, duckdb_engine=duckdb_engine)
     found: dict[str, tuple[Any, ...]] = {}
     for name in ("events", "events__dead_letters", "wide"):
         head = reader.head(lake.table(name))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from strandline.jobs.functions.python.register import register_elementary
 from strandline.jobs.functions.render import lower
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 from tests.campaigns.engine_equality import campaign
 from tests.support.examples import AT_LENGTH, seed_of
 from tests.support.function_cases import COLUMNS, EXPECTED, elaborated, table

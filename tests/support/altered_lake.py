@@ -1,6 +1,6 @@
 """A lake with sources that are to get columns: a stream and a keyed table, views over both, and one of all columns.
 
-Its events are taken in and its views refreshed by the kernel, as a run of the pipeline does it, without a JVM.
+Its events are taken in and its views refreshed by DuckDB, as a run of the pipeline does it, without a JVM.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Message
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import LakePath
 from tests.support.example_lakes import drained
@@ -59,8 +59,8 @@ def run(settings: Settings, text: str) -> list[str]:
 
 def take_in(settings: Settings) -> None:
     """All events of the topics, a few an epoch, with a refresh after each; then a run that finds nothing new there."""
-    with Kernel("256MB", 1) as kernel:
-        drained(PIPELINE, settings, kernel)
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
+        drained(PIPELINE, settings, duckdb_engine)
     drain(settings, PIPELINE)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from strandline.jobs.model.definitions import Source
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
 WRITER = "test/1"
 
@@ -33,21 +33,21 @@ def drain(
     lake: Lake,
     sources: Sequence[Source],
     each: Callable[[DataFrame], None] | None = None,
-    kernel: Kernel | None = None,
+    duckdb_engine: DuckDBEngine | None = None,
 ) -> list[Ingested]:
     """One drain from what the lake says, as a pipeline does it; the commits.
 
     Args:
-        kernel: with it the driver takes in the micro-batches, which must all be small.
+        duckdb_engine: with it the driver takes in the micro-batches, which must all be small.
     """
     commits: list[Ingested] = []
 
     def epoch(batch: DataFrame, number: int) -> None:
         targets = Target.of_all(sources, lake, WRITER, ids)
-        if kernel is None:
+        if duckdb_engine is None:
             commits.extend(by_spark.ingest(batch, targets))
         else:
-            small = SmallBatches(reading, checkpoint, kernel)
+            small = SmallBatches(reading, checkpoint, duckdb_engine)
             bounds = small.bounds(number)
             assert bounds is not None, "Spark notes offsets in another way"
             commits.extend(small.ingest(bounds, targets))

@@ -1,4 +1,4 @@
-"""The shipped pipelines with their events, brought through by the kernel without a JVM, a few events an epoch."""
+"""The shipped pipelines with their events, brought through by DuckDB without a JVM, a few events an epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.jobs.session.apply import pipeline_of, read_text
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Delete
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 
 _EVENTS: Final = 3
 """Of an epoch, so that each view has versions between its first and its last."""
@@ -30,15 +30,15 @@ _EVENTS: Final = 3
 def example_lake(file: Path, settings: Settings) -> None:
     """A lake with one pipeline: defined, its events taken in, its views fresh; then what its file deletes as well."""
     define(file, settings)
-    with Kernel("256MB", 1) as kernel:
-        drained(pipeline_of(file), settings, kernel)
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
+        drained(pipeline_of(file), settings, duckdb_engine)
         for statement in parse(read_text(file)):
             if isinstance(statement, Delete):
                 Interpreter(settings, pipeline_of(file)).execute(statement)
-        drained(pipeline_of(file), settings, kernel)
+        drained(pipeline_of(file), settings, duckdb_engine)
 
 
-def drained(pipeline: str, settings: Settings, kernel: Kernel) -> None:
+def drained(pipeline: str, settings: Settings, duckdb_engine: DuckDBEngine) -> None:
     """Bring a pipeline through: what its topics hold is taken in, and its views refreshed after each epoch."""
     interpreter = Interpreter(settings, pipeline)
     lake, catalog = interpreter.lake, interpreter.catalog
@@ -48,9 +48,9 @@ def drained(pipeline: str, settings: Settings, kernel: Kernel) -> None:
     ids = current_ids(sources, lake, topics)
     committed = {source.name: committed_offsets(source, lake) for source in sources}
     reading = Reading.after(committed, settings, lake, sources, ids)
-    small = SmallBatches(reading, Path(str(lake.checkpoint(pipeline))), kernel)
+    small = SmallBatches(reading, Path(str(lake.checkpoint(pipeline))), duckdb_engine)
     targets = Target.of_all(sources, lake, f"{pipeline}/1", ids)
-    context = RunContext(None, lake, f"{pipeline}/1", kernel=kernel, engine="duckdb")
+    context = RunContext(None, lake, f"{pipeline}/1", duckdb_engine=duckdb_engine, engine="duckdb")
     at = reading.start
     end = {topic: {str(part): last for part, last in topics.end_offsets(topic).items()} for topic in at}
     while at != end:

@@ -1,4 +1,4 @@
-"""A pipeline of many small epochs, refreshed by the kernel, with compaction as it goes and maintenance now and then."""
+"""A pipeline of many small epochs, refreshed by DuckDB, with compaction as it goes and maintenance now and then."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from strandline.state_store.delta.commit import Rows
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.hashing.digest import Digest, digest_of_table
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import sizes_below
 
@@ -81,8 +81,8 @@ class ManyEpochs:
         columns = [(c.name, c.type.arrow()) for c in source.columns]
         self._schema = pa.schema([*columns, *((name, kind.arrow()) for name, kind in META_COLUMNS)])
         self._levels = maintained(catalog.pipeline("shop"), catalog)
-        self._kernel = Kernel("512MB", os.cpu_count() or 2)
-        self._context = RunContext(None, self.lake, "shop/1", None, self._kernel, "duckdb")
+        self._duckdb_engine = DuckDBEngine("512MB", os.cpu_count() or 2)
+        self._context = RunContext(None, self.lake, "shop/1", None, self._duckdb_engine, "duckdb")
         self._random = random.Random(seed)
         self._offset = 0
 
@@ -92,7 +92,7 @@ class ManyEpochs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._kernel.close()
+        self._duckdb_engine.close()
 
     def live(self, epochs: int) -> None:
         """So many epochs: some events into the log, then every view."""

@@ -1,4 +1,4 @@
-"""A lake with some epochs behind it, made without a JVM: the sources' commits by hand, the views' by the kernel."""
+"""A lake with some epochs behind it, made without a JVM: the sources' commits by hand, the views' by DuckDB."""
 
 from __future__ import annotations
 

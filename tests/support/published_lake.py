@@ -18,8 +18,8 @@ from strandline.jobs.publish.open import open_publisher, registry_of
 from strandline.jobs.publish.publisher import Published
 from strandline.jobs.publish.topic import open_topic
 from strandline.state_store.delta import reader
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.hashing.digest import Digest, digest_of_table
-from strandline.state_store.kernel.kernel import Kernel
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """
@@ -50,7 +50,7 @@ class PublishedLake(ServedLake):
         super().__init__(settings, DEFINITIONS.format(prefix=prefix))
         self._epochs = 0
 
-    def epoch(self, kernel: Kernel) -> None:
+    def epoch(self, duckdb_engine: DuckDBEngine) -> None:
         """Some visits and places, then every view at the heads of its inputs."""
         number = self._epochs
         self._epochs += 1
@@ -66,7 +66,7 @@ class PublishedLake(ServedLake):
         ]
         self.append("visits", visits)
         self.append("places", [self._place(number), {"name": "Oslo", "land": f"land {number}"}])
-        self.refresh(kernel)
+        self.refresh(duckdb_engine)
 
     def catalog(self) -> Catalog:
         """The definitions as they are now."""

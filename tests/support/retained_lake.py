@@ -1,4 +1,4 @@
-"""A lake whose event logs have a retention, fed without a JVM: the views by the kernel, the events of two partitions.
+"""A lake whose event logs have a retention, fed without a JVM: the views by DuckDB, the events of two partitions.
 
 Events are written as ingest writes them: topic first, then one commit of the log. Event times grow by a minute each.
 """
@@ -29,7 +29,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable, Row
 
@@ -136,11 +136,11 @@ class RetainedLake:
         table.apply([{name: row.get(name) for name in schema.names} for row in rows], None, record)
 
     def refresh(self) -> Refreshed:
-        """Every view at the heads of its inputs, by the kernel; what failed is in the result."""
+        """Every view at the heads of its inputs, by DuckDB; what failed is in the result."""
         catalog = self.catalog
         library = Library(catalog.functions.values(), ())
-        with Kernel("256MB", 1) as kernel:
-            context = RunContext(None, self.lake, f"{PIPELINE}/{os.getpid()}", library, kernel, "duckdb")
+        with DuckDBEngine("256MB", 1) as duckdb_engine:
+            context = RunContext(None, self.lake, f"{PIPELINE}/{os.getpid()}", library, duckdb_engine, "duckdb")
             return refresh_all(context, maintained(catalog.pipeline(PIPELINE), catalog), frozenset())
 
     def refreshed(self) -> None:

@@ -101,11 +101,11 @@ def _moving(served: ServedLake) -> Iterator[None]:
 
     def feed() -> None:
         number = 0
-        with served.kernel() as kernel:
+        with served.duckdb_engine() as duckdb_engine:
             while not ended.wait(0.3):
                 orders = range(number, number + 200)
                 served.append("orders", [_order(each) for each in orders])
-                served.refresh(kernel)
+                served.refresh(duckdb_engine)
                 number = orders.stop
 
     thread = Thread(target=feed)

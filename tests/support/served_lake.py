@@ -1,4 +1,4 @@
-"""A lake that a test feeds and refreshes beside whoever reads it, by the kernel."""
+"""A lake that a test feeds and refreshes beside whoever reads it, by DuckDB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.support.event_commits import commit_events, log_table
 
@@ -41,9 +41,9 @@ class ServedLake:
         return int(self._time(self._events - 1).timestamp()) * 1_000_000
 
     @contextmanager
-    def kernel(self) -> Iterator[Kernel]:
-        with Kernel("500MB", 1) as kernel:
-            yield kernel
+    def duckdb_engine(self) -> Iterator[DuckDBEngine]:
+        with DuckDBEngine("500MB", 1) as duckdb_engine:
+            yield duckdb_engine
 
     def append(self, source: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """One commit of events to the event log of a stream or keyed source."""
@@ -75,12 +75,12 @@ class ServedLake:
         if rows:
             self.append(source, rows)
 
-    def refresh(self, kernel: Kernel, names: Collection[str] | None = None) -> None:
+    def refresh(self, duckdb_engine: DuckDBEngine, names: Collection[str] | None = None) -> None:
         """Bring these views, or all, to the present heads of their inputs."""
         catalog = Catalog(self.lake)
         levels = maintained(catalog.pipeline(DEFAULT_PIPELINE), catalog)
         chosen = [[item for item in level if names is None or item.name in names] for level in levels]
-        context = RunContext(None, self.lake, f"{DEFAULT_PIPELINE}/1", kernel=kernel)
+        context = RunContext(None, self.lake, f"{DEFAULT_PIPELINE}/1", duckdb_engine=duckdb_engine)
         failures = refresh_all(context, chosen, frozenset()).failures
         assert not failures, failures
 

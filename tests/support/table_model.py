@@ -138,7 +138,7 @@ class TableContract:
 
     def test_a_row_cannot_be_replaced_twice(self, model: TableModel) -> None:
         before = model.head
-        with pytest.raises(CorruptState, match="settled twice"):
+        with pytest.raises(CorruptState, match="a key has two upserts"):
             model.apply({(1, "a"): (7, None, 1)}, times=2)
         assert model.newest() == before
 

@@ -11,7 +11,7 @@ from strandline.jobs.functions.python.batches import ColumnFunction, Finish, Fol
 from strandline.jobs.functions.python.code import Code, check_allowed
 from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from strandline.jobs.model.errors import EngineRefused, RefreshFailed
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 
 if TYPE_CHECKING:
     import duckdb
@@ -75,7 +75,7 @@ class Library:
 
 
 def register_elementary(session: SparkSession, text: str) -> None:
-    """Register with Spark what `text` calls of `state_store.kernel.elementary`, which every kernel has.
+    """Register with Spark what `text` calls of `state_store.duckdb.elementary`, which every DuckDB engine has.
 
     Raises:
         EngineRefused: it calls one for the items of an array.
@@ -85,7 +85,7 @@ def register_elementary(session: SparkSession, text: str) -> None:
     if any(elementary.PREFIX in body for body in _lambdas(text)):
         raise EngineRefused(
             "Spark calls no function of Python for the items of an array, and EXP, LN, SIN and their like are such",
-            hint="leave STRANDLINE_ENGINE out, or set it to duckdb: the kernel does",
+            hint="leave STRANDLINE_ENGINE out, or set it to duckdb: DuckDB does",
         )
     from pyspark.sql.pandas.functions import arrow_udf
 

@@ -332,7 +332,7 @@ NUMBERS = (
         hidden=True,
     ),
     Scalar("SQRT", _DOUBLE, "CASE WHEN {0} >= 0 THEN sqrt({0}) WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"),
-    # Computed by ourselves, on both engines (`state_store.kernel.elementary`): their own differ in last digits.
+    # Computed by ourselves, on both engines (`state_store.duckdb.elementary`): their own differ in last digits.
     *(
         Scalar(name, _DOUBLE, f"nearest_{name.lower()}")
         for name in (

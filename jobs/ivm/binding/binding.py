@@ -1,6 +1,6 @@
 """The check of CREATE, ALTER and INSERT INTO … SELECT before anything is stored: both engines can bind the rules.
 
-    definition ──plan──> stages ──ERRORS──> forms ──rules──> texts ──┬─> the kernel binds them over empty tables
+    definition ──plan──> stages ──ERRORS──> forms ──rules──> texts ──┬─> DuckDB binds them over empty tables
                                                                      └─> sqlglot binds them for Spark
 
 A rule that an engine cannot bind is a fault of Strandline. It is found here, with the statement at hand, and not by the
@@ -18,20 +18,20 @@ from strandline.jobs.ivm.binding.texts import changes_of, forms_of, other_texts,
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Definition
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
 
 _MEMORY = "64MB"
 """Nothing is run, so this is more than enough."""
 
 
 class Binding:
-    """Binds definitions on one kernel, which it starts when it is first asked.
+    """Binds definitions on one DuckDB engine, which it starts when it is first asked.
 
     A file's statements are checked before they are executed and again when they are: what was bound is not bound twice.
     """
 
     def __init__(self) -> None:
-        self._kernel: Kernel | None = None
+        self._duckdb_engine: DuckDBEngine | None = None
         self._bound: list[Definition] = []
 
     def check(self, definition: Definition, catalog: Catalog) -> None:
@@ -57,9 +57,9 @@ class Binding:
             spark.bind(changes_of(first, "spark"))
         self._bound.append(definition)
 
-    def _started(self) -> Kernel:
-        if self._kernel is None:
-            from strandline.state_store.kernel.kernel import Kernel
+    def _started(self) -> DuckDBEngine:
+        if self._duckdb_engine is None:
+            from strandline.state_store.duckdb.engine import DuckDBEngine
 
-            self._kernel = Kernel(_MEMORY, 1)
-        return self._kernel
+            self._duckdb_engine = DuckDBEngine(_MEMORY, 1)
+        return self._duckdb_engine

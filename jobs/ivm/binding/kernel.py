@@ -1,4 +1,4 @@
-"""Binding on the kernel: DuckDB resolves every name and type of a text over empty tables, and runs nothing."""
+"""Binding on DuckDB: DuckDB resolves every name and type of a text over empty tables, and runs nothing."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def bind(connection: duckdb.DuckDBPyConnection, texts: Iterable[BoundText], func
         try:
             connection.sql(each.text)
         except faults as error:
-            raise NotBound.by("the kernel", each.what, str(error)) from error
+            raise NotBound.by("DuckDB", each.what, str(error)) from error
         except duckdb.Error:
             continue

@@ -102,7 +102,7 @@ def other_texts(stage: Stage, dialect: Dialect) -> Iterator[BoundText]:
 
 
 def recomputation(definition: Definition, catalog: Catalog) -> Iterator[BoundText]:
-    """The query of a view, or of one that inserts, as one SELECT; none where the kernel lacks an aggregate for it."""
+    """The query of a view, or of one that inserts, as one SELECT; none where DuckDB lacks an aggregate for it."""
     if isinstance(definition, Source):
         return
     query = query_of(definition, catalog)

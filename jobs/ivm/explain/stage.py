@@ -66,7 +66,7 @@ def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
     yield "key", _key(stage)
     yield "keeps", _state(stage)
     yield "refresh", in_words(stage, refresh)
-    yield "engine", f"the kernel (DuckDB) while up to {MOST_ROWS:,} rows may be read, beyond that Spark"
+    yield "engine", f"DuckDB while up to {MOST_ROWS:,} rows may be read, beyond that Spark"
     reason = why_not(stage)
     if reason is not None:
         yield "because", f"not incremental: {reason}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.refresh.begun_logs import check_whole
-from strandline.jobs.ivm.refresh.engines import kernel_refusals
+from strandline.jobs.ivm.refresh.engines import duckdb_refusals
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult, next_record, spans_of
 from strandline.jobs.ivm.refresh.faults import typed_fault
 from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
@@ -57,7 +57,7 @@ class Part:
 
 
 def backfill_decided(context: RunContext, heads: Heads, decision: Decision, owner: Owner, part: Part) -> StageResult:
-    """Compute a part of a keyed stage's rows at its table's vector, by the kernel, and store what differs.
+    """Compute a part of a keyed stage's rows at its table's vector, by DuckDB, and store what differs.
 
     Its dead letters stay what they are. Where there are none yet, they are computed at the same vector when a row
     fails after all.
@@ -83,21 +83,21 @@ def _names(stage: Stage) -> set[str]:
 
 
 def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> StageResult:
-    """Compute a part of a keyed stage's rows at its table's vector, by the kernel, and store what differs.
+    """Compute a part of a keyed stage's rows at its table's vector, by DuckDB, and store what differs.
 
     Raises:
         RefreshFailed: the table has not taken in all of its inputs yet.
         EventsGone: retention has taken events from an input that the rows were computed from.
         InputReplaced, VersionGone, CorruptState, ForeignWrite: an input, or the table, is to be mended first.
         RowFailed, FunctionFailed: an expression fails on a row.
-        EngineRefused: the kernel cannot run the rule.
+        EngineRefused: DuckDB cannot run the rule.
         CommitConflict: another writer committed first.
         StrandlineError: what the proof raises. Nothing is stored by any of these.
     """
     began = time.monotonic()
     epoch = _epoch(context, heads, stage, owner, part)
-    assert context.kernel is not None, "a backfill is the kernel's"
-    with context.kernel.connection() as connection, kernel_refusals(stage):
+    assert context.duckdb_engine is not None, "a backfill is DuckDB's"
+    with context.duckdb_engine.connection() as connection, duckdb_refusals(stage):
         try:
             committed = _stored(DuckDbRuntime(context, connection, epoch), connection, epoch, part)
         except Exception as error:

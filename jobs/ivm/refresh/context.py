@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
     from strandline.jobs.model.settings import EngineChoice
     from strandline.state_store.commits import Head, TableVersion
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
     from strandline.state_store.layout import Lake
 
 
@@ -28,7 +28,7 @@ class RunContext:
         sessions: Spark's, of which the first starts its JVM; None: there are none to be had here.
         writer: `pipeline/incarnation`, for the commits' records.
         functions: those that users wrote, when the views may call them.
-        kernel: the DuckDB of this process; None: there is none here.
+        duckdb_engine: the one of this process; None: there is none here.
         engine: which of them is wanted.
     """
 
@@ -36,7 +36,7 @@ class RunContext:
     lake: Lake
     writer: str
     functions: Library | None = None
-    kernel: Kernel | None = None
+    duckdb_engine: DuckDBEngine | None = None
     engine: EngineChoice = "auto"
 
 

@@ -1,8 +1,8 @@
-"""The choice of the engine that runs an epoch, and that engine at work: the kernel in this process, or Spark.
+"""The choice of the engine that runs an epoch, and that engine at work: DuckDB in this process, or Spark.
 
-The kernel takes tens of milliseconds where Spark takes seconds to plan the same text, and reads some tens of millions
+DuckDB takes tens of milliseconds where Spark takes seconds to plan the same text, and reads some tens of millions
 of rows a second (docs/design/0010-kernel.md). So it runs what one machine can hold; what is larger is Spark's, which
-can spread it. What the kernel cannot run after all (a function that DuckDB lacks, memory) is run by Spark as well.
+can spread it. What DuckDB cannot run after all (a function that DuckDB lacks, memory) is run by Spark as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("strandline")
 
 MOST_ROWS: Final = 100_000_000
-"""The rows that the kernel reads for one epoch: some five seconds. Beyond, starting Spark's tasks costs little of the
+"""The rows that DuckDB reads for one epoch: some five seconds. Beyond, starting Spark's tasks costs little of the
 whole, and the rows may be more than one machine's memory can group or sort."""
 
 Done = tuple["CommitRecord", "Head | None"]
@@ -52,7 +52,7 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     engine, why = choose(context, epoch)
     try:
         if engine == "duckdb":
-            return _by_kernel(context, _said(epoch, f"by the kernel: {why}"), anew=anew)
+            return _by_duckdb(context, _said(epoch, f"by DuckDB: {why}"), anew=anew)
     except EngineRefused as refused:
         if context.sessions is None or context.engine != "auto":
             raise
@@ -68,8 +68,8 @@ def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
     # Of all inputs, and of the table itself: the most that the rule can ask for.
     heads = (epoch.head, *(span.head for span in epoch.spans))
     rows = sum(Digest.parse(head.record.digest).count for head in heads)
-    if context.kernel is None:
-        return "spark", "there is no kernel here"
+    if context.duckdb_engine is None:
+        return "spark", "there is no DuckDB engine here"
     return "spark" if rows > MOST_ROWS else "duckdb", f"{rows:,} rows at most"
 
 
@@ -82,7 +82,7 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         raise EngineRefused(
             sentence("it is Spark's to do, and there is no session here: {}", epoch.record.reason),
             where=Text(Name(epoch.stage.table)),
-            hint="set STRANDLINE_ENGINE=duckdb, so that the kernel does it nevertheless",
+            hint="set STRANDLINE_ENGINE=duckdb, so that DuckDB does it nevertheless",
         )
     from strandline.jobs.ivm.refresh.on_spark import SparkRuntime
 
@@ -93,17 +93,17 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     return done
 
 
-def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
+def _by_duckdb(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 
-    assert context.kernel is not None, "a run that wants the kernel has one"
-    with context.kernel.connection() as connection, kernel_refusals(epoch.stage):
+    assert context.duckdb_engine is not None, "a run that wants DuckDB has one"
+    with context.duckdb_engine.connection() as connection, duckdb_refusals(epoch.stage):
         return _maintained(DuckDbRuntime(context, connection, epoch), epoch, anew=anew)
 
 
 @contextmanager
-def kernel_refusals(stage: Stage) -> Iterator[None]:
-    """What the kernel says of a rule's text becomes EngineRefused; what it says of rows is left as it is."""
+def duckdb_refusals(stage: Stage) -> Iterator[None]:
+    """What DuckDB says of a rule's text becomes EngineRefused; what it says of rows is left as it is."""
     import duckdb
 
     # A function or clause that it lacks, and that it has not enough memory.
@@ -118,9 +118,9 @@ def kernel_refusals(stage: Stage) -> Iterator[None]:
         yield
     except refusals as error:
         raise EngineRefused(
-            f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
+            f"DuckDB cannot run its rule: {str(error).splitlines()[0]}",
             where=Text(Name(stage.table)),
-            hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
+            hint="set STRANDLINE_ENGINE=auto, so that Spark runs what DuckDB cannot",
         ) from error
 
 

@@ -18,7 +18,7 @@ from strandline.jobs.ivm.rules.settled import without_null_keys
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import REBUILD
-from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input
     from strandline.state_store.commits import CommitRecord, Head
-    from strandline.state_store.kernel.rows import PlacedRows
+    from strandline.state_store.duckdb.rows import PlacedRows
 
 _SELF = "self_old"
 
@@ -41,16 +41,16 @@ class DuckDbRuntime(Runtime[str]):
     dialect: Dialect = "duckdb"
 
     def __init__(self, context: RunContext, connection: duckdb.DuckDBPyConnection, epoch: Epoch) -> None:
-        assert context.kernel is not None
+        assert context.duckdb_engine is not None
         self._context = context
-        self._kernel = context.kernel
+        self._duckdb_engine = context.duckdb_engine
         self._connection = connection
         self._stage = epoch.stage
         self._head = epoch.head
         self._spans = {span.relation.name: span for span in epoch.spans}
         self._engine = engine_of(self.dialect)
         path = context.lake.table(epoch.stage.table)
-        self._table = KernelTable(connection, self._kernel.kept, path, spec_of(epoch.stage), _SELF)
+        self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), _SELF)
         self._before: PlacedRows | None = None
 
     def run(self, text: str, *, stored: bool = True) -> str:
@@ -58,7 +58,7 @@ class DuckDbRuntime(Runtime[str]):
             text = self._reading(text, name, self._side(side, each))
         functions = self._context.functions
         if functions is not None:
-            self._kernel.register(lambda connection: functions.register_duckdb(connection, text))
+            self._duckdb_engine.register(lambda connection: functions.register_duckdb(connection, text))
         if self._table.spec.storage == "keyed":
             self._before = self._table.read(self._head.version if stored else None)
             if self._before.without_nulls.issuperset(self._table.spec.key):
@@ -97,7 +97,7 @@ class DuckDbRuntime(Runtime[str]):
         span = self._spans[each.relation.name]
         path, spec = self._context.lake.table(each.relation.name), spec_of_input(each.relation)
         name = f"{side}_{each.alias}_of"
-        source = KernelTable(self._connection, self._kernel.kept, path, spec, name)
+        source = DuckDBTable(self._connection, self._duckdb_engine.kept, path, spec, name)
         if side != "delta":
             return self._flat(source.read(span.upto if side == "new" else span.after).text, each.relation)
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)

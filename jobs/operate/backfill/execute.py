@@ -30,7 +30,7 @@ from strandline.jobs.operate.verify.rows import check_digest
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.jobs.run.orphans import sole_writer
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, Text, sentence
 
@@ -156,7 +156,7 @@ def _unchanged(plan: BackfillPlan, lake: Lake) -> Catalog:
 
 @contextmanager
 def _surroundings(settings: Settings, lake: Lake, catalog: Catalog, writer: str) -> Iterator[RunContext]:
-    """The surroundings of the computation: the kernel of this process, and the functions that users wrote."""
+    """The surroundings of the computation: the DuckDB engine of this process, and the functions that users wrote."""
     functions = Library(catalog.functions.values(), settings.functions.modules)
-    with Kernel(*settings.kernel_size) as kernel:
-        yield RunContext(None, lake, writer, functions, kernel, "duckdb")
+    with DuckDBEngine(*settings.kernel_size) as duckdb_engine:
+        yield RunContext(None, lake, writer, functions, duckdb_engine, "duckdb")

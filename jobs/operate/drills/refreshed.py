@@ -1,4 +1,4 @@
-"""The refresh of a copy by the kernel, without a JVM: a view and all it reads, brought to the heads of the copy."""
+"""The refresh of a copy by DuckDB, without a JVM: a view and all it reads, brought to the heads of the copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strandline.jobs.model.errors import EngineRefused
 from strandline.jobs.operate.drills.closure import levels
 from strandline.jobs.operate.drills.scenario import Unrehearsable
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
     """Refresh a view and all that it reads.
 
     Raises:
-        Unrehearsable: the kernel cannot run a rule.
+        Unrehearsable: DuckDB cannot run a rule.
         StrandlineError: what stopped the first view that failed.
     """
     library = Library(catalog.functions.values(), settings.functions.modules)
-    with Kernel(*settings.kernel_size) as kernel:
-        context = RunContext(None, Lake(settings.lake), f"drill/{os.getpid()}", library, kernel, "duckdb")
+    with DuckDBEngine(*settings.kernel_size) as duckdb_engine:
+        context = RunContext(None, Lake(settings.lake), f"drill/{os.getpid()}", library, duckdb_engine, "duckdb")
         done = refresh_all(context, levels(view, catalog), frozenset())
     for error in done.failures.values():
         if isinstance(error, EngineRefused):

@@ -17,7 +17,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

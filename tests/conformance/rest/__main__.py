@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.conformance.cases import Case, read_cases
 from tests.conformance.ksql import chosen
 from tests.conformance.report import Outcome, by_mode, closing, write_json, write_rest_doc
@@ -43,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(cases: Sequence[Case]) -> Iterator[Outcome]:
     """The outcomes of the cases, one after the other."""
-    with Kernel("500MB", 1) as kernel:
+    with DuckDBEngine("500MB", 1) as duckdb_engine:
         for case in cases:
             reason = skipped(case)
             if reason is not None:
                 yield Outcome(case.file, case.name, case.kind, mode_of(case), "skipped", reason)
             else:
-                yield run_case(case, kernel)
+                yield run_case(case, duckdb_engine)
 
 
 def _asks(case: Case) -> bool:

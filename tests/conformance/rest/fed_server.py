@@ -1,4 +1,4 @@
-"""A server over the lake of one case, which the runner feeds and refreshes by the kernel."""
+"""A server over the lake of one case, which the runner feeds and refreshes by DuckDB."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from strandline.jobs.server.app import application
 from strandline.jobs.server.queries.pool import Queries
 from strandline.jobs.server.queries.worker import Answered, Asked, Form
 from strandline.jobs.server.state.server import Server
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.conformance.decode_inputs import InputDecoder
 from tests.conformance.program import PIPELINE, Program
@@ -61,7 +61,7 @@ class FedServer:
     client: TestClient
     program: Program
     inputs: InputDecoder
-    kernel: Kernel
+    duckdb_engine: DuckDBEngine
 
     @property
     def server(self) -> Server:
@@ -76,18 +76,18 @@ class FedServer:
             rows = fed.get(tables.event_log(source))
             if rows:
                 commit_events(lake, source, rows)
-        context = RunContext(None, lake, f"{PIPELINE}/1", kernel=self.kernel)
+        context = RunContext(None, lake, f"{PIPELINE}/1", duckdb_engine=self.duckdb_engine)
         failures = refresh_all(context, maintained(catalog.pipeline(PIPELINE), catalog), frozenset()).failures
         for error in failures.values():
             raise error
 
 
 @contextmanager
-def fed_server(program: Program, folder: Path, kernel: Kernel) -> Iterator[FedServer]:
+def fed_server(program: Program, folder: Path, duckdb_engine: DuckDBEngine) -> Iterator[FedServer]:
     """A server over the program's lake, for the duration of the block."""
     assert isinstance(program.lake, Lake)
     settings = load_settings(lake=program.lake.root)
     app = application(settings, ServerOptions(folder, limits=_LIMITS, queries=0))
     with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
         server_of(client).queries = _Here(settings)
-        yield FedServer(client, program, InputDecoder(program), kernel)
+        yield FedServer(client, program, InputDecoder(program), duckdb_engine)

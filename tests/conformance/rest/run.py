@@ -19,8 +19,8 @@ from typing import Any
 from httpx2 import Response
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
@@ -75,12 +75,12 @@ def mode_of(case: Case) -> str:
     return "push" if any(is_push(text) for text in case.statements) else "pull"
 
 
-def run_case(case: Case, kernel: Kernel) -> Outcome:
+def run_case(case: Case, duckdb_engine: DuckDBEngine) -> Outcome:
     """The outcome of one case."""
     mode = mode_of(case)
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         try:
-            problem = next(_problems(RestCase.of(case), Path(folder), kernel), None)
+            problem = next(_problems(RestCase.of(case), Path(folder), duckdb_engine), None)
         except (Refused, Stopped, Unreadable, StrandlineError, AssertionError) as error:
             if case.refused:
                 return Outcome(case.file, case.name, case.kind, mode, "passed")
@@ -91,12 +91,12 @@ def run_case(case: Case, kernel: Kernel) -> Outcome:
     return Outcome(case.file, case.name, case.kind, mode, result, problem or "", "" if problem is None else "compare")
 
 
-def _problems(rest: RestCase, folder: Path, kernel: Kernel) -> Iterator[str]:
+def _problems(rest: RestCase, folder: Path, duckdb_engine: DuckDBEngine) -> Iterator[str]:
     """The differences between the answers."""
     case = rest.definitions
     lake = Lake(folder / "lake")
     program = build(case, Catalog(lake), lake)
-    with fed_server(program, folder / "server", kernel) as fed:
+    with fed_server(program, folder / "server", duckdb_engine) as fed:
         fed.feed([])
         if mode_of(replace(case, statements=tuple(text for text, _ in rest.queries))) == "pull":
             fed.feed(case.inputs)

@@ -11,7 +11,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Final
 
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.outside.sqllogic.outcomes import Outcome
 from tests.outside.sqllogic.run_file import Runner
 from tests.outside.sqllogic.suites import SUITES, Suite
@@ -99,8 +99,8 @@ def _send(end: Connection, suite: str, file: Path, place: Path, seed: int) -> No
 def outcomes_of(suite: str, file: Path, place: Path, seed: int) -> Iterator[Outcome]:
     """The outcomes of one file of a suite; where the runner itself fails at it, that is wrong."""
     script = SUITES[suite].read(file, place)
-    with Kernel("1GB", 1) as kernel:
+    with DuckDBEngine("1GB", 1) as duckdb_engine:
         try:
-            yield from Runner(suite, script, kernel, seed).outcomes()
+            yield from Runner(suite, script, duckdb_engine, seed).outcomes()
         except Exception as error:
             yield Outcome(suite, script.name, 0, "file", "wrong", f"the runner: {error!r}"[:300])

@@ -30,8 +30,8 @@ from strandline.jobs.serve.values import python_rows
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 from tests.outside.sqllogic import compare
 from tests.outside.sqllogic.outcomes import Outcome, Result, refusal_of
@@ -59,7 +59,7 @@ class Runner:
 
     suite: str
     script: Script
-    kernel: Kernel
+    duckdb_engine: DuckDBEngine
     seed: int = 0
     plain: Plain = field(init=False)
     before: dict[str, tuple[FedTable, list[Row]]] = field(default_factory=dict)
@@ -291,7 +291,7 @@ class _Block:
                         commit_events(self._lake, definition, epochs[epoch])
                 except pa.ArrowException:
                     self._unfed.add(source.removeprefix("rows_of_"))
-            context = RunContext(None, self._lake, f"{DEFAULT_PIPELINE}/1", kernel=self._runner.kernel)
+            context = RunContext(None, self._lake, f"{DEFAULT_PIPELINE}/1", duckdb_engine=self._runner.duckdb_engine)
             levels = maintained(catalog.pipeline(DEFAULT_PIPELINE), catalog)
             failures = refresh_all(context, levels, frozenset()).failures
             if not histories:

@@ -1,9 +1,9 @@
 """The check of an example: every way against the oracle, after every epoch and at rest.
 
-events ──epoch by epoch──> kernel, or Spark ──> table ──> push, replica, topic      after each epoch
+events ──epoch by epoch──> DuckDB, or Spark ──> table ──> push, replica, topic      after each epoch
                                                   ├─> verify --deep, pulls, partial    at rest
                                                   └─> a lost row is found, and mended by rebuild and backfill
-events ──all at once─────> kernel, or Spark ──> table                               one load
+events ──all at once─────> DuckDB, or Spark ──> table                               one load
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import duckdb
 
 from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
 from strandline.jobs.model.errors import SqlError
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.kernel.kernel import Kernel
 from tests.properties.paths import ways
 from tests.properties.paths.example import Example, Tally
 from tests.properties.paths.lake import ViewLake
@@ -48,7 +48,7 @@ class Engines:
         folder: where lakes are made; None: where the system keeps temporary files.
     """
 
-    kernel: Kernel
+    duckdb_engine: DuckDBEngine
     db: duckdb.DuckDBPyConnection
     spark: SparkSession | None = None
     tally: Tally = field(default_factory=Tally)
@@ -59,7 +59,7 @@ class Engines:
         spark = self.spark
         if spark is not None and by_spark:
             return lake.refresh(None, SparkSessions(lambda: spark))
-        return lake.refresh(self.kernel)
+        return lake.refresh(self.duckdb_engine)
 
 
 def check(example: Example, engines: Engines) -> None:

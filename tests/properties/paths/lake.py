@@ -32,7 +32,7 @@ from tests.support.event_commits import commit_events, log_table
 if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
     from strandline.jobs.model.definitions import View
-    from strandline.state_store.kernel.kernel import Kernel
+    from strandline.state_store.duckdb.engine import DuckDBEngine
     from tests.properties.paths.history import Event
 
 _SOURCES: Final = "sources"
@@ -128,10 +128,14 @@ class ViewLake:
             commit_events(self.lake, source, rows)
 
     def refresh(
-        self, kernel: Kernel | None, spark: SparkSessions | None = None, *, stopped: frozenset[str] = frozenset()
+        self,
+        duckdb_engine: DuckDBEngine | None,
+        spark: SparkSessions | None = None,
+        *,
+        stopped: frozenset[str] = frozenset(),
     ) -> dict[str, StrandlineError]:
         """Bring every view to what has come; what failed, by table."""
-        context = RunContext(spark, self.lake, "views/1", kernel=kernel)
+        context = RunContext(spark, self.lake, "views/1", duckdb_engine=duckdb_engine)
         return refresh_all(context, self.levels, stopped).failures
 
     def _add(self, view: ViewOf, session: Interpreter) -> None:

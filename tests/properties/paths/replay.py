@@ -12,7 +12,7 @@ import sys
 
 import duckdb
 
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.properties.paths.check import Engines, failure
 from tests.properties.paths.example import example
 from tests.properties.paths.shrink import shrunk
@@ -27,8 +27,8 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", dest="shown")
     given = parser.parse_args()
     failed = 0
-    with Kernel("500MB", 1) as kernel, duckdb.connect(config={"threads": 1}) as db:
-        engines = Engines(kernel, db)
+    with DuckDBEngine("500MB", 1) as duckdb_engine, duckdb.connect(config={"threads": 1}) as db:
+        engines = Engines(duckdb_engine, db)
         for seed in range(given.first, given.end if given.end is not None else given.first + 1):
             made = example(Picker.seeded(seed), engines.tally)
             message = failure(made, engines)

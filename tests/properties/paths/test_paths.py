@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.properties.paths.check import Engines, check
 from tests.properties.paths.example import VIEWS, example
 from tests.properties.paths.shrink import shrunk
@@ -24,9 +24,9 @@ EXAMPLES = int(os.environ.get("STRANDLINE_PATHS_EXAMPLES", "200"))
 
 
 @pytest.fixture(scope="module")
-def engines(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+def engines(duckdb_engine: DuckDBEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with duckdb.connect(config={"threads": 1}) as db:
-        yield Engines(kernel, db, folder=tmp_path_factory.mktemp("paths"))
+        yield Engines(duckdb_engine, db, folder=tmp_path_factory.mktemp("paths"))
 
 
 @pytest.mark.timeout(0)  # twenty thousand examples take hours

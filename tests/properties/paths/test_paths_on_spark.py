@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.properties.paths.check import Differs, Engines, check
 from tests.properties.paths.example import VIEWS, example
 from tests.properties.paths.test_sabotage import SOUND
@@ -30,9 +30,11 @@ EXAMPLES = int(os.environ.get("STRANDLINE_PATHS_SPARK_EXAMPLES", "8"))
 
 
 @pytest.fixture(scope="module")
-def engines(kernel: Kernel, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+def engines(
+    duckdb_engine: DuckDBEngine, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engines]:
     with duckdb.connect(config={"threads": 1}) as db:
-        yield Engines(kernel, db, spark, folder=tmp_path_factory.mktemp("paths"))
+        yield Engines(duckdb_engine, db, spark, folder=tmp_path_factory.mktemp("paths"))
 
 
 @pytest.mark.timeout(0)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from strandline.jobs.ivm.refresh import engines as kernel_or_spark
+from strandline.jobs.ivm.refresh import engines as duckdb_or_spark
 from strandline.jobs.ivm.refresh import error_policy, guarded_stage, rebuild_stage
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
 from strandline.jobs.ivm.rules.maintenance import maintenance
@@ -29,7 +29,7 @@ from strandline.jobs.run import refresh_views, swap
 from strandline.jobs.run.swap import difference
 from strandline.jobs.serve.computation import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.replicas.reading import Reading
 from tests.properties.paths import oracle
 from tests.properties.paths.check import Differs, Engines, check
@@ -70,9 +70,9 @@ Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture(scope="module")
-def engines(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+def engines(duckdb_engine: DuckDBEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with duckdb.connect(config={"threads": 1}) as db:
-        yield Engines(kernel, db, folder=tmp_path_factory.mktemp("paths"))
+        yield Engines(duckdb_engine, db, folder=tmp_path_factory.mktemp("paths"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def _first_load(patch: pytest.MonkeyPatch) -> None:
 
 
 def _rule(patch: pytest.MonkeyPatch, broken: Callable[[Epoch], bool]) -> None:
-    run, here = kernel_or_spark.run, local()  # refreshes go side by side
+    run, here = duckdb_or_spark.run, local()  # refreshes go side by side
 
     def rule(*args: Any) -> str:
         text = maintenance(*args)
@@ -106,7 +106,7 @@ def _rule(patch: pytest.MonkeyPatch, broken: Callable[[Epoch], bool]) -> None:
         return run(context, epoch, anew=anew)
 
     patch.setattr("strandline.jobs.ivm.refresh.engines.maintenance", rule)
-    patch.setattr(kernel_or_spark, "run", run_with_it)
+    patch.setattr(duckdb_or_spark, "run", run_with_it)
 
 
 def _push(patch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,14 @@ from benchmarks.measuring.time_chart import Panel, svg
 from benchmarks.soak import CLICKS, Soak, main, slower
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import log
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 
 
 def test_a_click_is_visible_when_the_last_view_reflects_it(settings: Settings, lake: Lake) -> None:
     """Through a view over a view too; and those of the epoch after are later."""
-    with Kernel("256MB", 1) as kernel:
-        soak = Soak(settings, kernel)
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
+        soak = Soak(settings, duckdb_engine)
         soak.live(1)
         between = time.time()
         time.sleep(0.02)
@@ -43,8 +43,8 @@ def test_a_click_is_visible_when_the_last_view_reflects_it(settings: Settings, l
 
 
 def test_a_click_that_a_view_lacks_is_not_visible(settings: Settings, lake: Lake) -> None:
-    with Kernel("256MB", 1) as kernel:
-        soak = Soak(settings, kernel)
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
+        soak = Soak(settings, duckdb_engine)
         soak.live(1)
         soak._append(EVENT_LOG, [{"id": 99, "visitor": 1, "page": 1, "seconds": 1}])
     assert len(Visibility(lake).clicks(VIEWS).due) == CLICKS

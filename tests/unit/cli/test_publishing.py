@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from strandline.jobs.cli.main import app
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.published_lake import VIEWS, PublishedLake
 
 
@@ -45,8 +45,8 @@ def test_a_lake_without_changelog_topics_is_told_so(settings: Settings, monkeypa
 def test_publish_shows_its_plan_and_what_it_did(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_LAKE", str(settings.lake))
     made = PublishedLake(settings)
-    with Kernel("500MB", 1) as kernel:
-        made.epoch(kernel)
+    with DuckDBEngine("500MB", 1) as duckdb_engine:
+        made.epoch(duckdb_engine)
     code, out, _ = invoke("publish", "by_town", "--dry-run")
     assert (code, out) == (
         0,

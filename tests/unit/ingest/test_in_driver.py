@@ -31,7 +31,7 @@ from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import OffsetsVanished
 from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.support.examples import AT_LENGTH, examples
 from tests.support.on_disk import on_disk
@@ -60,14 +60,14 @@ if AT_LENGTH:
 class Query:
     """A query that begins at the first record, and its notes: where each of its micro-batches ends."""
 
-    def __init__(self, lake: Lake, kernel: Kernel, ingest: IngestSettings | None = None) -> None:
+    def __init__(self, lake: Lake, duckdb_engine: DuckDBEngine, ingest: IngestSettings | None = None) -> None:
         self.lake, self.count, self.at = lake, 0, {"0": 0, "1": 0}
         self.notes = on_disk(lake.checkpoint("p") / "offsets")
         shutil.rmtree(self.notes, ignore_errors=True)
         self.notes.mkdir(parents=True)
         given = load_settings(lake=lake.root, ingest=ingest or IngestSettings())
         start = {source.name: self.at for source in SOURCES}
-        self.small = SmallBatches(Reading.after(start, given, lake, SOURCES, IDS), self.notes.parent, kernel)
+        self.small = SmallBatches(Reading.after(start, given, lake, SOURCES, IDS), self.notes.parent, duckdb_engine)
 
     def take(self, ends: dict[str, int]) -> list[Ingested]:
         """A micro-batch that ends there, or where the one before did."""
@@ -113,17 +113,17 @@ def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
 @settings(max_examples=examples(15))
 def test_each_record_is_there_once(
     tmp_path_factory: pytest.TempPathFactory,
-    kernel: Kernel,
+    duckdb_engine: DuckDBEngine,
     records: list[tuple[bool, int, int]],
     cuts: list[tuple[int, int, bool]],
 ) -> None:
     """However micro-batches are cut, and also when a query begins again at the first record of all."""
     lake = Lake(tmp_path_factory.mktemp("lake"))
     ends = produced(lake, records)
-    query = Query(lake, kernel)
+    query = Query(lake, duckdb_engine)
     for first, second, again in cuts:
         query.take({"0": min(first, ends["0"]), "1": min(second, ends["1"])})
-        query = Query(lake, kernel) if again else query
+        query = Query(lake, duckdb_engine) if again else query
     query.take(ends)
     written = [*rows(lake, "events"), *rows(lake, "events__dead_letters")]
     offsets = [(int(name), offset) for name, end in ends.items() for offset in range(end)]
@@ -136,9 +136,9 @@ def test_each_record_is_there_once(
         assert [row["_stream_time"] for row in mine] == [max(times[: n + 1]) for n in range(len(times))]
 
 
-def test_a_row_has_all_of_its_record(lake: Lake, kernel: Kernel) -> None:
+def test_a_row_has_all_of_its_record(lake: Lake, duckdb_engine: DuckDBEngine) -> None:
     ends = produced(lake, [(False, 1, 5000), (True, 1, 0)])
-    commits = Query(lake, kernel).take(ends)
+    commits = Query(lake, duckdb_engine).take(ends)
     assert [(commit.table, commit.rows) for commit in commits] == [
         ("events__dead_letters", 1), ("events", 1), ("users__dead_letters", 1), ("users__log", 1),
     ]  # fmt: skip
@@ -156,7 +156,9 @@ def test_a_row_has_all_of_its_record(lake: Lake, kernel: Kernel) -> None:
     assert head.record.stream_times == {"events": {"1": 6_000_000}}
 
 
-def test_the_registry_is_reached_by_one_client(lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_registry_is_reached_by_one_client(
+    lake: Lake, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To make one for a registry over HTTP takes 40 ms, most of it for certificates."""
     avro = replace(
         EVENTS, key_format="AVRO", value_format="AVRO", columns=(Column("id", t.INT, key=True), EVENTS.columns[1])
@@ -170,7 +172,7 @@ def test_the_registry_is_reached_by_one_client(lake: Lake, kernel: Kernel, monke
         return open_registry(of, at)
 
     monkeypatch.setattr(registry, "open_registry", opened)
-    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), on_disk(lake.checkpoint("p")), kernel)
+    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), on_disk(lake.checkpoint("p")), duckdb_engine)
     for number in (0, 1):
         bounds = {"events": {"0": number}}, {"events": {"0": number + 1}}
         small.ingest(bounds, Target.of_all([avro], lake, "p/1", IDS))
@@ -180,23 +182,25 @@ def test_the_registry_is_reached_by_one_client(lake: Lake, kernel: Kernel, monke
 
 def take_all(root: Path, ends: dict[str, int]) -> None:
     """One micro-batch with all there is, as a process takes it in."""
-    with Kernel("256MB", 1) as kernel:
-        Query(Lake(root), kernel).take(ends)
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
+        Query(Lake(root), duckdb_engine).take(ends)
 
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", BETWEEN_COMMITS)
-def test_a_driver_killed_between_its_commits_loses_and_doubles_nothing(lake: Lake, kernel: Kernel, place: str) -> None:
+def test_a_driver_killed_between_its_commits_loses_and_doubles_nothing(
+    lake: Lake, duckdb_engine: DuckDBEngine, place: str
+) -> None:
     ends = produced(lake, [(True, 0, 0), (False, 0, 0), (True, 0, 0)])
     assert exit_code(take_all, lake.root, ends, failpoint=place) == -signal.SIGKILL
-    Query(lake, kernel).take(ends)
+    Query(lake, duckdb_engine).take(ends)
     for log in ("events", "users__log"):
         assert [row["_offset"] for row in rows(lake, log)] == [1]
     for letters in ("events__dead_letters", "users__dead_letters"):
         assert [row["_offset"] for row in rows(lake, letters)] == [0, 2]
 
 
-def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, kernel: Kernel) -> None:
+def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, duckdb_engine: DuckDBEngine) -> None:
     inner = t.struct(("day", t.DATE), ("a`b", t.map_of(t.VARCHAR, t.array(t.INT))))
     wanted: dict[str, tuple[t.SqlType, object, object]] = {
         "x`y": (t.INT, 1, 1),
@@ -221,7 +225,7 @@ def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, kernel: Kerne
     log.produce("events", [Record(None, json.dumps(body).encode(), 1, partition=0) for body in (sent, {})])
     reading = Reading.after({}, load_settings(lake=lake.root), lake, [source], IDS)
     start, end = {"events": {"0": 0}}, {"events": {"0": 2}}
-    small = SmallBatches(reading, on_disk(lake.checkpoint("p")), kernel)
+    small = SmallBatches(reading, on_disk(lake.checkpoint("p")), duckdb_engine)
     small.ingest((start, end), Target.of_all([source], lake, "p/1", IDS))
     first, second = rows(lake, "events")
     assert {name: first[name] for name in wanted} == {name: stored for name, (_, _, stored) in wanted.items()}
@@ -232,30 +236,34 @@ def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, kernel: Kerne
     "notes",
     ["", "v2\n{}\n{}", "v1\n{}", "v1\n{}\n{", "v1\n{}\n[]", 'v1\n{}\n{"other": {}}'],
 )
-def test_notes_that_are_not_as_expected_leave_the_micro_batch_to_spark(lake: Lake, kernel: Kernel, notes: str) -> None:
+def test_notes_that_are_not_as_expected_leave_the_micro_batch_to_spark(
+    lake: Lake, duckdb_engine: DuckDBEngine, notes: str
+) -> None:
     produced(lake, [(False, 0, 0)])
-    query = Query(lake, kernel)
+    query = Query(lake, duckdb_engine)
     assert query.small.bounds(0) is None, "there are none"
     (query.notes / "0").write_text(notes)
     assert query.small.bounds(0) is None
 
 
-def test_a_large_micro_batch_is_left_to_spark(lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_micro_batch_is_left_to_spark(
+    lake: Lake, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ends = produced(lake, [(False, 0, 0)] * 3)
     for most, small in ((2, False), (3, True), (0, False)):
-        query = Query(lake, kernel, IngestSettings(driver_rows=most))
+        query = Query(lake, duckdb_engine, IngestSettings(driver_rows=most))
         note(query.notes, 0, ends)
         assert (query.small.bounds(0) is not None) is small
     monkeypatch.setattr(in_driver, "_MOST_BYTES", 100)
-    query = Query(lake, kernel)
+    query = Query(lake, duckdb_engine)
     note(query.notes, 0, ends)
     assert query.small.bounds(0) is None, "few records, many bytes"
 
 
-def test_records_that_went_before_they_were_read_stop_the_run(lake: Lake, kernel: Kernel) -> None:
+def test_records_that_went_before_they_were_read_stop_the_run(lake: Lake, duckdb_engine: DuckDBEngine) -> None:
     ends = produced(lake, [(False, 0, 0)])
     log = LocalLog(lake)
-    query = Query(lake, kernel)
+    query = Query(lake, duckdb_engine)
     log.produce("events", [record(7, broken=False, partition=0, time=1)])
     first, *_ = sorted(on_disk(lake.topic("events")).glob("*.log"))
     first.unlink()

@@ -20,16 +20,16 @@ from strandline.jobs.publish.errors import NeverPublished, TopicDiffers
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.on_disk import on_disk
 from tests.support.published_lake import PublishedLake
 
 
 @pytest.fixture
-def made(settings: Settings, kernel: Kernel) -> PublishedLake:
+def made(settings: Settings, duckdb_engine: DuckDBEngine) -> PublishedLake:
     made = PublishedLake(settings)
     for _ in range(4):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     return made
 
 
@@ -56,11 +56,11 @@ def test_the_rows_come_back(made: PublishedLake, lost: bool) -> None:
         assert (after.record.inserted, after.record.deleted) == ((done.rows, 0) if lost else (0, 0)), view
 
 
-def test_a_run_stops_at_such_a_table_until_it_is_rebuilt(made: PublishedLake, kernel: Kernel) -> None:
+def test_a_run_stops_at_such_a_table_until_it_is_rebuilt(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """And the rebuild changes no row that is seen."""
     made.publish("by_town")
     rebuild_from_topic(made.settings, "by_town")
-    context = RunContext(None, made.lake, "test/1", kernel=kernel)
+    context = RunContext(None, made.lake, "test/1", duckdb_engine=duckdb_engine)
     catalog = made.catalog()
     levels = maintained(catalog.definitions(), catalog)
     failures = refresh_all(context, levels, frozenset()).failures
@@ -69,7 +69,7 @@ def test_a_run_stops_at_such_a_table_until_it_is_rebuilt(made: PublishedLake, ke
     [item] = [item for level in levels for item in level if item.name == "by_town"]
     done = rebuild_stage(context, Heads(made.lake), item.stages[-1], Owner(item.fingerprint))
     assert (done.inserted, done.deleted) == (0, 0)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert made.publish("by_town").records > 0
     folds = list(made.folds("by_town"))
     assert folds[-1] == (folds[-1][0], made.digest("by_town", folds[-1][0]))
@@ -77,7 +77,7 @@ def test_a_run_stops_at_such_a_table_until_it_is_rebuilt(made: PublishedLake, ke
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_it_is_whole_to_a_verification_which_says_where_its_rows_are_from(
-    made: PublishedLake, kernel: Kernel, lost: bool
+    made: PublishedLake, duckdb_engine: DuckDBEngine, lost: bool
 ) -> None:
     """Of the rows all is proved but what only the inputs tell; after a rebuild from them, that too."""
     made.publish("by_town")

@@ -19,7 +19,7 @@ from strandline.orchestration import changelog_topics
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.definitions import build
 from strandline.orchestration.progress import Progress
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.lock import process
 from tests.support.catalog_from_sql import run
 from tests.support.published_lake import PublishedLake
@@ -60,15 +60,15 @@ def test_a_source_over_the_topic_comes_after_the_view(made: PublishedLake) -> No
     assert graph.get(dg.AssetKey(["logs", "copy__log"])).parent_keys == {TOPIC}
 
 
-def test_what_was_published_and_what_waits_is_told_once(made: PublishedLake, kernel: Kernel) -> None:
+def test_what_was_published_and_what_waits_is_told_once(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     topics = ChangelogTopics(made.settings, made.catalog().definitions())
     assert told(topics)["by_town.topic"] == {}, "nothing yet"
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     published = made.publish("by_town")
     first = {"published version": published.version, "published rows": 3, "versions behind": 0}
     assert told(topics) == {"by_town.topic": first}
     assert told(topics) == {}
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert told(topics) == {"by_town.topic": {**first, "versions behind": 1}}
 
 
@@ -89,9 +89,9 @@ def test_brokers_that_do_not_answer_are_asked_once(
 
 
 def test_a_topic_that_does_not_read_back_hides_no_other(
-    made: PublishedLake, kernel: Kernel, caplog: pytest.LogCaptureFixture
+    made: PublishedLake, duckdb_engine: DuckDBEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("by_both")
     LocalLog(made.lake).ensure_topic("by_town")
     LocalLog(made.lake).produce("by_town", [Record(b"1", b"{}", 0, ((POSITION, b"?"),))])
@@ -101,8 +101,8 @@ def test_a_topic_that_does_not_read_back_hides_no_other(
     assert "'by_town'" in caplog.text
 
 
-def test_vital_signs_observe_the_topics(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_vital_signs_observe_the_topics(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+    made.epoch(duckdb_engine)
     made.publish("by_town")
     checks = {dg.AssetCheckKey(dg.AssetKey(["projections", "by_town"]), "late_rows")}
     everything = build(made.settings).get_repository_def().get_implicit_global_asset_job_def()
@@ -114,8 +114,8 @@ def test_vital_signs_observe_the_topics(made: PublishedLake, kernel: Kernel) -> 
     assert found.asset_observation.metadata["versions behind"].value == 0
 
 
-def test_the_progress_of_a_stream_tells_it_too(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_the_progress_of_a_stream_tells_it_too(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+    made.epoch(duckdb_engine)
     made.publish("by_town")
     me = process(os.getpid())
     assert me is not None

@@ -55,13 +55,13 @@ def test_the_rows_of_keys_are_those_of_the_stored_view(
 ) -> None:
     served = shop(Settings(lake=_folder(tmp_path_factory)), name)
     roomy, tight = opened(served, name), opened(served, name, TIGHT_BYTES)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         for events in (FIRST, *history):
             for source in ("visits", "info"):
                 rows = [row for each, row in events if each == source]
                 if rows:
                     served.append(source, rows)
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
             for view in (roomy, tight):
                 view.advance()
                 asked = data.draw(st.lists(st.sampled_from(KEYS[name]), min_size=1, max_size=5))

@@ -40,8 +40,8 @@ def served(settings: Settings) -> ServedLake:
 
 
 def refresh(served: ServedLake) -> None:
-    with served.kernel() as kernel:
-        served.refresh(kernel)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine)
 
 
 def visit(served: ServedLake, product: str) -> None:

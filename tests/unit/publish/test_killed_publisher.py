@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.killed_publisher import published
 from tests.support.published_lake import PublishedLake
 
@@ -15,10 +15,10 @@ def test_a_killed_publisher_loses_and_doubles_nothing(settings: Settings) -> Non
     """Before the segment is written, when it is there, and when the publisher knows so; first the whole view, then
     the changes of two versions."""
     made = PublishedLake(settings)
-    with Kernel("500MB", 1) as kernel:
+    with DuckDBEngine("500MB", 1) as duckdb_engine:
         for failpoint in ("before-publish", "after-segment", "after-publish"):
             for _ in range(2):
-                made.epoch(kernel)
+                made.epoch(duckdb_engine)
             assert published(settings, "by_town", failpoint) == -9
             assert published(settings, "by_town", "") == 0
     folds = list(made.folds("by_town"))

@@ -17,9 +17,9 @@ from strandline.state_store import leases
 from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import TableMissing
 from strandline.state_store.files import remove_file
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.leases import ReaderLease, living
 from tests.support.published_lake import VIEWS, PublishedLake
 
@@ -38,15 +38,15 @@ def assert_folds(made: PublishedLake, view: str) -> list[int]:
     return [version for version, _ in folds]
 
 
-def test_a_topic_adds_up_to_its_table_at_each_version(made: PublishedLake, kernel: Kernel) -> None:
+def test_a_topic_adds_up_to_its_table_at_each_version(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """The first publication is the rows as they are, the next ones are the feed, one by one and several at once."""
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     first = {view: made.publish(view) for view in VIEWS}
     assert {done.way for done in first.values()} == {"difference"}
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert {made.publish(view).way for view in VIEWS} == {"changes"}
     for _ in range(3):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     for view in VIEWS:
         assert made.publish(view).writes == 1
         assert made.publish(view).way in ("nothing", "changes")
@@ -61,12 +61,12 @@ def test_a_view_without_a_table_has_nothing_to_publish(made: PublishedLake) -> N
         made.publish("by_town")
 
 
-def test_a_gap_in_the_feed_is_answered_by_the_difference(made: PublishedLake, kernel: Kernel) -> None:
+def test_a_gap_in_the_feed_is_answered_by_the_difference(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """Also the rows that went meanwhile go from the topic."""
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("open_places")
     for _ in range(2):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     table = made.lake.table("open_places")
     head = reader.head(table)
     assert head is not None
@@ -78,18 +78,20 @@ def test_a_gap_in_the_feed_is_answered_by_the_difference(made: PublishedLake, ke
     assert assert_folds(made, "open_places")[-1] == head.version
 
 
-def test_a_publisher_holds_a_lease_on_what_it_has_not_published(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_a_publisher_holds_a_lease_on_what_it_has_not_published(
+    made: PublishedLake, duckdb_engine: DuckDBEngine
+) -> None:
+    made.epoch(duckdb_engine)
     done = made.publish("by_town")
     [lease] = living(made.lake.table("by_town"), 0)
     assert (lease.reader, lease.version) == ("topic-by_town", done.version)
 
 
 def test_an_idle_publisher_writes_its_lease_once_a_minute(
-    made: PublishedLake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    made: PublishedLake, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks every few seconds, and a lease that is written is a flushed file."""
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     written, now = [], [0.0]
     publish = ReaderLease.publish
 
@@ -107,22 +109,22 @@ def test_an_idle_publisher_writes_its_lease_once_a_minute(
 
 
 def test_a_table_that_was_made_anew_is_compared_with_the_topic(
-    settings: Settings, kernel: Kernel, made: PublishedLake
+    settings: Settings, duckdb_engine: DuckDBEngine, made: PublishedLake
 ) -> None:
-    made.epoch(kernel)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
+    made.epoch(duckdb_engine)
     before = made.publish("by_both")
     set_aside(made.lake, "by_both")
-    made.refresh(kernel, {"by_both"})
+    made.refresh(duckdb_engine, {"by_both"})
     done = made.publish("by_both")
     # The same rows in a table of another identity: nothing is to be said of them.
     assert (before.records, done.way, done.records) == (6, "difference", 0)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert made.publish("by_both").records == 3
 
 
-def test_the_plan_says_what_is_to_be_published(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_the_plan_says_what_is_to_be_published(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+    made.epoch(duckdb_engine)
 
     def planned() -> tuple[object, ...]:
         plan = open_publisher(made.settings, "by_town").plan()
@@ -132,25 +134,25 @@ def test_the_plan_says_what_is_to_be_published(made: PublishedLake, kernel: Kern
     assert not LocalLog(made.lake).exists("by_town"), "a plan changes nothing"
     made.publish("by_town")
     assert planned() == ("nothing", 1, 1)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     assert planned() == ("changes", 1, 2)
 
 
-def test_a_second_publisher_ends_the_first(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_a_second_publisher_ends_the_first(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+    made.epoch(duckdb_engine)
     first = open_publisher(made.settings, "by_town")
     first.catch_up()
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("by_town")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     with pytest.raises(PublisherFenced, match="by_town"):
         first.catch_up()
     made.publish("by_town")
     assert assert_folds(made, "by_town") == [1, 2, 3]
 
 
-def test_what_others_wrote_is_not_deleted(made: PublishedLake, kernel: Kernel) -> None:
-    made.epoch(kernel)
+def test_what_others_wrote_is_not_deleted(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+    made.epoch(duckdb_engine)
     topics = LocalLog(made.lake)
     topics.ensure_topic("by_town")
     topics.produce("by_town", [Record(b'"Rome"', b"{}", 0)])

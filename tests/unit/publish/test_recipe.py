@@ -13,9 +13,9 @@ from strandline.jobs.model.settings import Settings
 from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.files import remove_file
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.kernel.kernel import Kernel
 from tests.support.published_lake import PublishedLake
 
 _PAGE = Path(__file__).parents[3] / "docs" / "changelog-topic.md"
@@ -59,28 +59,28 @@ class Published:
 
 @pytest.mark.parametrize("view", ["by_both", "hourly", "open_places"])
 def test_every_version_before_and_after_a_rebuild(
-    made: PublishedLake, kernel: Kernel, table_at: TableAt, view: str
+    made: PublishedLake, duckdb_engine: DuckDBEngine, table_at: TableAt, view: str
 ) -> None:
     published = Published(made, view)
     for _ in range(4):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         published.publish(1)
     set_aside(made.lake, view)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     published.publish(2)
     for _ in range(3):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         published.publish(2)
     assert len({version for _, version in published.known}) < len(published.known), "versions of the same numbers"
     published.check(table_at)
 
 
-def test_records_say_whose_they_are(made: PublishedLake, kernel: Kernel) -> None:
+def test_records_say_whose_they_are(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     """A new generation is told by its first record; a table that has only lost its feed has none."""
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("by_town")
     for _ in range(2):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     table = made.lake.table("by_town")
     newest = log.newest_version(table)
     assert newest is not None
@@ -90,13 +90,13 @@ def test_records_say_whose_they_are(made: PublishedLake, kernel: Kernel) -> None
     assert origins(made) == {(identity(made), b"1")}
     before = identity(made)
     set_aside(made.lake, "by_town")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     made.publish("by_town")
     assert origins(made) == {(before, b"1"), (identity(made), b"2")}
 
 
 def test_a_topic_of_before_goes_on(
-    made: PublishedLake, kernel: Kernel, table_at: TableAt, monkeypatch: pytest.MonkeyPatch
+    made: PublishedLake, duckdb_engine: DuckDBEngine, table_at: TableAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records say no generation, and neither does its position."""
     published = Published(made, "by_town")
@@ -104,24 +104,24 @@ def test_a_topic_of_before_goes_on(
         patched.setattr("strandline.jobs.publish.encoder.GENERATION", "another")
         patched.setattr("strandline.jobs.publish.publisher.newest_generation", lambda *_: -1)
         for _ in range(2):
-            made.epoch(kernel)
+            made.epoch(duckdb_engine)
             published.publish(0)
     for _ in range(2):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         published.publish(0)
     set_aside(made.lake, "by_town")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     published.publish(1)
     published.check(table_at)
 
 
 def test_the_position_that_is_forgotten_is_found_in_the_records(
-    made: PublishedLake, kernel: Kernel, table_at: TableAt, monkeypatch: pytest.MonkeyPatch
+    made: PublishedLake, duckdb_engine: DuckDBEngine, table_at: TableAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = Published(made, "by_town")
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     published.publish(1)
-    made.epoch(kernel)
+    made.epoch(duckdb_engine)
     monkeypatch.setattr("strandline.jobs.publish.local_topic.LocalTopic.position", lambda _: None)
     published.publish(2)
     published.check(table_at)

@@ -80,8 +80,8 @@ class Query:
         self._end = {name: {str(p): end for p, end in topics.end_offsets(name).items()} for name in self._at}
         self._checkpoint = stream.session.checkpoint(stream.pipeline)
         (self._checkpoint / "offsets").mkdir(parents=True)
-        assert stream.context.kernel is not None
-        self._small = SmallBatches(reading, self._checkpoint, stream.context.kernel)
+        assert stream.context.duckdb_engine is not None
+        self._small = SmallBatches(reading, self._checkpoint, stream.context.duckdb_engine)
 
     def awaitTermination(self, _seconds: float) -> bool:
         if self._stopped or self._at == self._end:

@@ -26,8 +26,8 @@ from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
 from strandline.state_store.delta.log_upkeep import flush_log
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import CommitConflict, InputReplaced
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import TableSpec
@@ -43,7 +43,7 @@ VIEWS = ("by_shop", "by_count", "most")
 
 
 class Attempts:
-    """Attempts of one pipeline's refresh, each with a kernel of its own, as in workers."""
+    """Attempts of one pipeline's refresh, each with a DuckDB engine of its own, as in workers."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
         self.settings, self.lake, self._stack = settings, Lake(settings.lake), stack
@@ -51,8 +51,10 @@ class Attempts:
     def attempt(self) -> Refreshed:
         catalog = Catalog(self.lake)
         levels = maintained(catalog.pipeline("shop"), catalog)
-        kernel = self._stack.enter_context(Kernel("200MB", 1))
-        return refresh_all(RunContext(None, self.lake, "shop/1", kernel=kernel, engine="duckdb"), levels, frozenset())
+        duckdb_engine = self._stack.enter_context(DuckDBEngine("200MB", 1))
+        return refresh_all(
+            RunContext(None, self.lake, "shop/1", duckdb_engine=duckdb_engine, engine="duckdb"), levels, frozenset()
+        )
 
     def only(self, table: str, monkeypatch: pytest.MonkeyPatch) -> Refreshed:
         """An attempt that ends when it has refreshed one table."""

@@ -29,8 +29,8 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 from tests.support.event_commits import commit_events
 from tests.support.lake_tables import NOON
@@ -60,8 +60,8 @@ class Failing:
         self._events("u", [dict(zip(("id", "n", "t"), row, strict=False)) | {"_tombstone": False} for row in u])
         self._events("e", [dict(zip(("id", "n", "t"), row, strict=False)) for row in e])
         catalog = Catalog(self.lake)
-        with Kernel(*self.settings.kernel_size) as kernel:
-            context = RunContext(None, self.lake, "test/1", kernel=kernel, engine="duckdb")
+        with DuckDBEngine(*self.settings.kernel_size) as duckdb_engine:
+            context = RunContext(None, self.lake, "test/1", duckdb_engine=duckdb_engine, engine="duckdb")
             done = refresh_all(context, maintained(catalog.definitions(), catalog), frozenset())
         for error in done.failures.values():
             raise error
@@ -103,8 +103,8 @@ class Failing:
         """Compute every view anew, with its inner stages and dead letters."""
         catalog = Catalog(self.lake)
         heads = Heads(self.lake)
-        with Kernel(*self.settings.kernel_size) as kernel:
-            context = RunContext(None, self.lake, "test/2", kernel=kernel, engine="duckdb")
+        with DuckDBEngine(*self.settings.kernel_size) as duckdb_engine:
+            context = RunContext(None, self.lake, "test/2", duckdb_engine=duckdb_engine, engine="duckdb")
             for item in (item for level in maintained(catalog.definitions(), catalog) for item in level):
                 for stage in item.stages:
                     decision = decide(stage, item.options.errors, item.letters(stage), heads)

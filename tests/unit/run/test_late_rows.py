@@ -1,4 +1,4 @@
-"""Late rows in the records of Delta tables: counted by the kernel, once, whenever a refresh is killed and repeated."""
+"""Late rows in the records of Delta tables: counted by DuckDB, once, whenever a refresh is killed and repeated."""
 
 from __future__ import annotations
 

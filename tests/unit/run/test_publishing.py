@@ -13,7 +13,7 @@ from strandline.jobs.publish.errors import PublisherFenced, TopicTaken
 from strandline.jobs.publish.publisher import Published
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.serve import looking
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.published_lake import PublishedLake
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -33,20 +33,20 @@ def test_each_commit_is_published_when_it_is_made(settings: Settings, monkeypatc
         told.set()
 
     published = publishing(settings, [made.view("by_town")], heard, drained=True)
-    with Kernel("500MB", 1) as kernel, published as failures:
+    with DuckDBEngine("500MB", 1) as duckdb_engine, published as failures:
         for _ in range(2):
             told.clear()
-            made.epoch(kernel)
+            made.epoch(duckdb_engine)
             assert told.wait(PATIENCE_SECONDS)
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     assert (failures, versions) == ({}, [1, 2, 3])
 
 
 def test_a_topic_that_stands_still_is_told_of_at_the_end(settings: Settings) -> None:
     """The others go on."""
     made = PublishedLake(settings)
-    with Kernel("500MB", 1) as kernel:
-        made.epoch(kernel)
+    with DuckDBEngine("500MB", 1) as duckdb_engine:
+        made.epoch(duckdb_engine)
     log = LocalLog(made.lake)
     log.ensure_topic("by_town")
     log.produce("by_town", [Record(b"k", b"v", 0)])
@@ -61,12 +61,12 @@ def test_who_is_fenced_does_not_fence_back(settings: Settings) -> None:
     made = PublishedLake(settings)
     told = Event()
     with (
-        Kernel("500MB", 1) as kernel,
+        DuckDBEngine("500MB", 1) as duckdb_engine,
         publishing(settings, [made.view("by_town")], lambda _: told.set(), drained=True) as failures,
     ):
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
         assert told.wait(PATIENCE_SECONDS)
         log = LocalLog(made.lake)
         log.produce("by_town", [Record(b'"Rome"', None, 0, (("strandline.view", b"by_town"),))])
-        made.epoch(kernel)
+        made.epoch(duckdb_engine)
     assert {topic: type(error) for topic, error in failures.items()} == {"by_town": PublisherFenced}

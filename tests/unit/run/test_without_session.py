@@ -29,7 +29,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.jobs.run.spark.spark_session", refused)
 
 
-def test_views_behind_their_logs_are_refreshed_by_the_kernel(settings: Settings, lake: Lake) -> None:
+def test_views_behind_their_logs_are_refreshed_by_duckdb(settings: Settings, lake: Lake) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}, {"shop": "b", "qty": 5}])
     report = drain(settings, "shop")

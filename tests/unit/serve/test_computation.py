@@ -28,8 +28,8 @@ def served(settings: Settings) -> ServedLake:
     """A table of which two keys have come, one of them twice."""
     made = ServedLake(settings, DEFINITIONS)
     made.append("p", [{"id": 1, "k": "a", "w": 5}, {"id": 2, "k": "b", "w": 6}, {"id": 1, "k": "a", "w": 7}])
-    with made.kernel() as kernel:
-        made.refresh(kernel)
+    with made.duckdb_engine() as duckdb_engine:
+        made.refresh(duckdb_engine)
     return made
 
 

@@ -37,14 +37,14 @@ def served(settings: Settings) -> ServedLake:
 def test_views_refreshed_in_any_order_are_read_at_one_version_of_their_input(served: ServedLake, seed: int) -> None:
     """After every step of a random history, three sums over the same events are equal, and as new as they can be."""
     chance = random.Random(seed)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 0, "town": "a", "n": 1}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
         for step in range(12):
             if chance.random() < 0.5:
                 served.append("visits", [{"id": step % 3, "town": chance.choice("abc"), "n": chance.randint(1, 9)}])
             else:
-                served.refresh(kernel, chance.sample(VIEWS, chance.randint(1, 3)))
+                served.refresh(duckdb_engine, chance.sample(VIEWS, chance.randint(1, 3)))
             assert_one_input(served.lake)
             ((a, b, c),) = rows(served, SUMS)
             assert a == b == c
@@ -60,22 +60,22 @@ def assert_one_input(lake: Lake) -> None:
 
 
 def test_a_table_that_is_ahead_is_read_as_it_was(served: ServedLake) -> None:
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 1, "town": "a", "n": 5}])
-        served.refresh(kernel, VIEWS)
+        served.refresh(duckdb_engine, VIEWS)
         served.append("visits", [{"id": 1, "town": "b", "n": 7}])
-        served.refresh(kernel, ["by_town"])
+        served.refresh(duckdb_engine, ["by_town"])
     assert rows(served, "SELECT SUM(n) FROM by_town") == [(12,)]
     assert rows(served, "SELECT t.n, i.n FROM by_town t JOIN by_id i ON t.visits = i.visits") == [(5, 5)]
     assert rows(served, "SELECT COUNT(*), (SELECT SUM(n) FROM by_id) FROM visits") == [(1, 5)]
 
 
 def test_a_version_that_is_gone_is_a_typed_error(served: ServedLake) -> None:
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 1, "town": "a", "n": 5}])
-        served.refresh(kernel, VIEWS)
+        served.refresh(duckdb_engine, VIEWS)
         served.append("visits", [{"id": 1, "town": "b", "n": 7}])
-        served.refresh(kernel, ["by_town"])
+        served.refresh(duckdb_engine, ["by_town"])
     path = served.lake.table("by_town")
     for version in range(log.newest_version(path) or 0):
         on_disk(log.commit_file(path, version)).unlink()
@@ -85,16 +85,16 @@ def test_a_version_that_is_gone_is_a_typed_error(served: ServedLake) -> None:
 
 
 def test_a_view_that_never_ran_holds_nobody_back(served: ServedLake) -> None:
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 1, "town": "a", "n": 5}])
-        served.refresh(kernel, ["by_town"])
+        served.refresh(duckdb_engine, ["by_town"])
     assert rows(served, "SELECT t.n, i.n FROM by_town t LEFT JOIN by_id i ON t.visits = i.visits") == [(5, None)]
 
 
 def test_what_a_version_reflects_goes_down_to_the_topic(served: ServedLake) -> None:
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 1, "town": "a", "n": 5}, {"id": 2, "town": "a", "n": 6}])
-        served.refresh(kernel, VIEWS)
+        served.refresh(duckdb_engine, VIEWS)
     found = reflected(served.lake, "by_count", log.newest_version(served.lake.table("by_count")) or 0)
     assert found.versions.keys() == {"by_count", "by_town", "visits"}
     assert found.offsets == {"visits": {0: 2}}

@@ -19,10 +19,10 @@ def test_a_changed_row_counts_twice_and_only_in_the_last_seconds(tmp_path: Path)
     served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
     view = served.lake.table("by_town")
     assert pace(view, log.now_ms()) is None
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         for _ in range(2):
             served.append("visits", [{"id": 1, "town": "Rome"}, {"id": 2, "town": "Oslo"}])
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
     newest = log.newest_version(view)
     assert newest is not None
     now = log.read_commit(view, newest).timestamp

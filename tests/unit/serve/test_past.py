@@ -36,8 +36,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> ServedLake:
     served = ServedLake(load_settings(lake=tmp_path_factory.mktemp("past") / "lake"), DEFINITIONS)
     for towns in (["Rome"], ["Rome", "Oslo"], ["Rome"]):
         served.append("visits", [{"id": 1, "town": town, "n": 1} for town in towns])
-        with served.kernel() as kernel:
-            served.refresh(kernel)
+        with served.duckdb_engine() as duckdb_engine:
+            served.refresh(duckdb_engine)
         time.sleep(0.01)
     assert log.newest_version(served.lake.table("by_town")) == 3
     return served
@@ -138,8 +138,8 @@ def test_what_is_not_kept_says_what_is(tmp_path: Path) -> None:
     served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
     for _ in range(3):
         served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
-        with served.kernel() as kernel:
-            served.refresh(kernel)
+        with served.duckdb_engine() as duckdb_engine:
+            served.refresh(duckdb_engine)
     path = served.lake.table("by_town")
     for file in log.read_commit(path, 1).added:
         on_disk(file.path).unlink()
@@ -151,8 +151,8 @@ def test_what_is_not_kept_says_what_is(tmp_path: Path) -> None:
 def test_a_view_that_was_renamed(tmp_path: Path) -> None:
     served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
     served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
-    with served.kernel() as kernel:
-        served.refresh(kernel)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine)
     assert list(Interpreter(served.settings).run("ALTER TABLE by_town RENAME TO towns;"))
     run = Interpreter(served.settings).run
     for text in ("SELECT towns.visits FROM towns VERSION AS OF 1;", "SELECT towns.visits FROM CHANGES(towns, 1, 1);"):

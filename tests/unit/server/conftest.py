@@ -36,11 +36,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> ServedLake:
 @pytest.fixture(scope="module")
 def client(served: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("server")
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         towns = ("Rome", "Oslo", "a/b ü", "Rome")
         served.append("visits", [{"id": number, "town": town, "n": number + 1} for number, town in enumerate(towns)])
         served.append("places", [{"name": "Rome", "tags": [("hot", 1)], "opens": 34_500_250}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     options = ServerOptions(folder, limits=LIMITS, queries=1, body_bytes=1 << 20, wait_seconds=PATIENCE_SECONDS)
     with TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client

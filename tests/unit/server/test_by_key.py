@@ -119,11 +119,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         each["at"] = dt.datetime.fromisoformat(f"{row[3]}T10:00:00.500000+00:00") if row[3] else None
         each["x"] = Decimal(str(row[4])) if row[4] else None
         made.append(each)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", made)
         tags = {"tags": [("hot", 1)], "opens": 34_500_250, "raw": b"\x00\xff"}
         served.append("places", [{"name": "Rome", **tags}, {"name": "2024-05-01", **tags}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     options = ServerOptions(tmp_path_factory.mktemp("server"), queries=1)
     with TestClient(application(served.settings, options), "http://127.0.0.1") as client:
         for name in TABLES:

@@ -60,10 +60,10 @@ def row_of(data: dict[str, object]) -> dict[str, object]:
 def filled(tmp_path: Path) -> ServedLake:
     """Three versions of `by_town` after the one that made it."""
     served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         for number, towns in enumerate((("Rome", "Oslo"), ("Rome",), ("Lima", "Oslo"))):
             served.append("visits", [{"id": number, "town": town, "n": 1} for town in towns])
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
     return served
 
 
@@ -206,7 +206,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
             heard.append(table)
             hub.told(table)
 
-        with Watch(filled.lake, told, hub.tables), filled.kernel() as kernel:
+        with Watch(filled.lake, told, hub.tables), filled.duckdb_engine() as duckdb_engine:
             catalog, functions = Catalog(filled.lake), Library([], ())
             waiting = []
             for _ in range(1_000):
@@ -218,7 +218,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
             while "visits" not in heard:  # the watch stands
                 filled.append("visits", [{"id": 7, "town": "Rome", "n": 1}])
                 await asyncio.sleep(0.1)
-            await asyncio.to_thread(filled.refresh, kernel)
+            await asyncio.to_thread(filled.refresh, duckdb_engine)
             texts = await asyncio.gather(*waiting)
         assert len(set(texts)) == 1
         assert len(reads) == 1
@@ -232,7 +232,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
 def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: ServedLake) -> None:
     async def run() -> None:
         hub = Hub(filled.lake, 10, 2)
-        with filled.kernel() as kernel:
+        with filled.duckdb_engine() as duckdb_engine:
             slow = subscribe(filled, hub, Wish(select(), snapshot=True))
             first = (await anext(slow)).decode()
             quick = subscribe(filled, hub, Wish(select(), snapshot=False))
@@ -241,7 +241,7 @@ def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: Ser
                 while hub.subscribers < 2:
                     await asyncio.sleep(0)
                 filled.append("visits", [{"id": 7, "town": "Rome", "n": number}])
-                await asyncio.to_thread(filled.refresh, kernel)
+                await asyncio.to_thread(filled.refresh, duckdb_engine)
                 hub.told("by_town")
                 text = (await coming).decode()
                 while "event: progress" not in text:

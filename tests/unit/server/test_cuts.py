@@ -42,8 +42,8 @@ def served(tmp_path: Path) -> ServedLake:
 
 def visit(served: ServedLake, *views: str) -> None:
     served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
-    with served.kernel() as kernel:
-        served.refresh(kernel, views or None)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine, views or None)
 
 
 @pytest.fixture

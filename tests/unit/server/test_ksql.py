@@ -119,12 +119,12 @@ def test_a_push_query_of_no_rows_ends_at_once(client: TestClient) -> None:
 
 def test_a_push_query_from_the_latest_sends_changes_and_tombstones(client: TestClient, served: ServedLake) -> None:
     sql = "SELECT name, opens FROM places WHERE opens > '01:00:00' EMIT CHANGES LIMIT 2;"
-    with ThreadPoolExecutor(1) as beside, served.kernel() as kernel:
+    with ThreadPoolExecutor(1) as beside, served.duckdb_engine() as duckdb_engine:
         asked = beside.submit(client.post, "/query", json={"ksql": sql})
         wait_until(lambda: hub(client).subscribers == 1, "nobody subscribed")
         for row in ({"name": "Rome", "tags": None, "opens": 7_200_000}, {"name": "Rome", TOMBSTONE: True}):
             served.append("places", [row])
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
         found = asked.result().json()
     assert found[1:] == [
         {"row": {"columns": ["Rome", "02:00:00.000"]}},
@@ -135,12 +135,12 @@ def test_a_push_query_from_the_latest_sends_changes_and_tombstones(client: TestC
 
 def test_a_push_query_without_the_key_says_which_row_went(client: TestClient, served: ServedLake) -> None:
     """A row of ksqlDB's answer has a place for what is new alone."""
-    with ThreadPoolExecutor(1) as beside, served.kernel() as kernel:
+    with ThreadPoolExecutor(1) as beside, served.duckdb_engine() as duckdb_engine:
         asked = beside.submit(client.post, "/query", json={"ksql": "SELECT opens FROM places EMIT CHANGES LIMIT 3;"})
         wait_until(lambda: hub(client).subscribers == 1, "nobody subscribed")
         for row in ({"opens": 0}, {"opens": 1}, {TOMBSTONE: True}):
             served.append("places", [{"name": "Lima", **row}])
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
         found = asked.result().json()
     assert found[1:] == [
         {"row": {"columns": ["00:00:00.000"]}},

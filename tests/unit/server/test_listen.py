@@ -26,9 +26,9 @@ COMMAND = "from strandline.jobs.cli.main import main; main()"
 
 def test_it_listens_and_ends_with_a_subscriber_connected(tmp_path: Path) -> None:
     served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     address = f"127.0.0.1:{free_port()}"
     arguments = [sys.executable, "-c", COMMAND, "serve", "--folder", str(tmp_path / "server"), "--log-requests"]
     environment = os.environ | {"STRANDLINE_LAKE": str(served.lake.root)}

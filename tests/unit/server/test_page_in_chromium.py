@@ -33,9 +33,9 @@ DEFINITIONS = """
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> ServedLake:
     made = ServedLake(load_settings(lake=tmp_path_factory.mktemp("page") / "lake"), DEFINITIONS)
-    with made.kernel() as kernel:
+    with made.duckdb_engine() as duckdb_engine:
         made.append("visits", [{"id": 1, "town": "Rome"}, {"id": LARGE, "town": EVIL}])
-        made.refresh(kernel)
+        made.refresh(duckdb_engine)
     return made
 
 
@@ -75,9 +75,9 @@ def choose(page: Page, name: str) -> None:
 
 def changed(lake: ServedLake, identity: int) -> None:
     """One more visit, and the views after it."""
-    with lake.kernel() as kernel:
+    with lake.duckdb_engine() as duckdb_engine:
         lake.append("visits", [{"id": identity, "town": "Rome"}])
-        lake.refresh(kernel)
+        lake.refresh(duckdb_engine)
 
 
 def ask(page: Page, sql: str) -> None:

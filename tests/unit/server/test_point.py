@@ -44,9 +44,9 @@ def pointed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     from strandline.jobs.model.settings import load_settings
 
     served = ServedLake(load_settings(lake=tmp_path_factory.mktemp("lake")), DEFINITIONS)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("things", ROWS)
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     app = application(served.settings, ServerOptions(tmp_path_factory.mktemp("server"), queries=0))
     with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
 

@@ -105,7 +105,7 @@ def test_explain_of_what_is_not_there(client: TestClient) -> None:
 def test_the_answer_waits_for_what_at_least_names(client: TestClient, served: ServedLake) -> None:
     rows = {"rows": [{"id": 9, "town": "Lima"}]}
     body = {"sql": "SELECT t.trips FROM trips_to t LEFT JOIN by_town b ON t.town = b.town"}
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         for count in range(1, 4):
             position = client.post("/v1/streams/trips", json=rows).json()["position"]
             behind = {**body, "at_least": {"trips_to": position, "by_town": 0}}
@@ -117,7 +117,7 @@ def test_the_answer_waits_for_what_at_least_names(client: TestClient, served: Se
             served.ingest("trips")
             with ThreadPoolExecutor(1) as beside:
                 waiting = beside.submit(client.post, "/v1/query", json={**behind, "wait_ms": WAIT_MS})
-                served.refresh(kernel)
+                served.refresh(duckdb_engine)
                 found = waiting.result().json()
             assert found["rows"] == [{"trips": count}]
             below = {**body, "at_least": {"trips": found["versions"]["trips_to"] - 1}}
@@ -126,13 +126,13 @@ def test_the_answer_waits_for_what_at_least_names(client: TestClient, served: Se
 
 def test_a_cut_that_went_back_is_no_answer_to_at_least(client: TestClient, served: ServedLake) -> None:
     body = {"sql": "SELECT b.visits FROM by_town b JOIN by_id i ON b.town = i.town", "wait_ms": 10}
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 1, "town": "Oslo", "n": 1}])
-        served.refresh(kernel, {"by_town"})
+        served.refresh(duckdb_engine, {"by_town"})
         head = client.get("/v1/views/by_town").json()["version"]
         assert client.post("/v1/query", json=body).json()["versions"]["by_town"] < head
         assert client.post("/v1/query", json={**body, "at_least": {"by_town": head}}).status_code == 503
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
         found = client.post("/v1/query", json={**body, "at_least": {"by_town": head}}).json()
     assert found["versions"]["by_town"] == head
 
@@ -141,11 +141,11 @@ def test_tables_are_followed_while_somebody_waits_for_them(client: TestClient, s
     next_version = client.get("/v1/views/hourly").json()["version"] + 1
     body = {"sql": "SELECT visits FROM hourly", "at_least": {"hourly": next_version}, "wait_ms": WAIT_MS}
     followed = server_of(client).followed
-    with ThreadPoolExecutor(1) as beside, served.kernel() as kernel:
+    with ThreadPoolExecutor(1) as beside, served.duckdb_engine() as duckdb_engine:
         waiting = beside.submit(client.post, "/v1/query", json=body)
         wait_until(lambda: "hourly" in followed(), "nobody follows what is waited for")
         served.append("visits", [{"id": 3, "town": "Rome", "n": 1}])
-        served.refresh(kernel, {"hourly"})
+        served.refresh(duckdb_engine, {"hourly"})
         assert waiting.result().status_code == 200
     assert "hourly" not in followed()
 

@@ -32,18 +32,18 @@ def renamed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     make_token(file, "nobody", ("read:nothing",), None)
     options = ServerOptions(folder / "server", tokens=file, limits=LIMITS, queries=1)
     with (
-        served.kernel() as kernel,
+        served.duckdb_engine() as duckdb_engine,
         TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as client,
     ):
         served.append("visits", [{"id": 1, "town": "Rome", "n": 1}, {"id": 2, "town": "Oslo", "n": 2}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
         former = bearer(file, "read:by_town")
         # A replica and a feed that were begun under the former names go on.
         assert client.get("/v1/views/by_town/rows/Rome", headers=former).json()["row"]["visits"] == 1
         before = events(client.get("/v1/views/by_town/changes?limit=2", headers=former).text)
         list(Interpreter(served.settings).run(NAMES))
         served.append("visits", [{"id": 3, "town": "Rome", "n": 5}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
         client.headers["x-last"] = before[-1][1]
         yield client, served, file
 

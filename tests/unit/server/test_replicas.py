@@ -41,8 +41,8 @@ def replicas(served: ServedLake, tmp_path: Path) -> Iterator[Replicas]:
 
 def visit(served: ServedLake, town: str) -> None:
     served.append("visits", [{"id": 1, "town": town, "n": 1}])
-    with served.kernel() as kernel:
-        served.refresh(kernel)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine)
 
 
 def of(served: ServedLake, replicas: Replicas) -> Followed | None:
@@ -110,8 +110,8 @@ def test_what_versions_reflect_is_told_of_the_table_that_is_there(served: Served
     visit(served, "Rome")
     visit(served, "Rome")
     set_aside(served.lake, "by_town")
-    with served.kernel() as kernel:
-        served.refresh(kernel)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine)
     replicas.told("by_town")
     wait_until(lambda: followed.version == 1 and visits(followed, "Rome") == 3, "the replica does not follow")
     expected = reflected(served.lake, "by_town", 1)

@@ -110,13 +110,13 @@ def test_what_was_inserted_is_read_at_its_position_and_versions_never_go_back(
     client: TestClient, served: ServedLake
 ) -> None:
     versions = []
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         for count in range(1, 4):
             position = client.post("/v1/streams/trips", json={"rows": [{"id": 9, "town": "Lima"}]}).json()
             behind = f"/v1/views/trips_to/rows/Lima?at_least={position['position']}"
             assert client.get(f"{behind}&wait_ms=10").status_code == 503
             served.ingest("trips")
-            served.refresh(kernel)
+            served.refresh(duckdb_engine)
             found = client.get(behind)
             assert found.json()["row"]["trips"] == count
             versions.append(found.json()["version"])

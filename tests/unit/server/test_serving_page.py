@@ -46,9 +46,9 @@ def test_there_are_many() -> None:
 @pytest.fixture(scope="module")
 def asked(served: ServedLake, client: TestClient) -> TestClient:
     """The server, with the row that the page asks for by its key."""
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": 7, "town": "Rome", "n": 1}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     return client
 
 

@@ -44,8 +44,8 @@ def insert(served: ServedLake) -> None:
 
 def run(served: ServedLake) -> None:
     served.ingest("visits")
-    with served.kernel() as kernel:
-        served.refresh(kernel)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine)
 
 
 @pytest.fixture

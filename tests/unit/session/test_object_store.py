@@ -212,7 +212,7 @@ def test_a_pipeline_has_one_writer(settings: Settings) -> None:
             pass
 
 
-def test_views_are_refreshed_by_the_kernel_and_events_wait_for_the_jars(
+def test_views_are_refreshed_by_duckdb_and_events_wait_for_the_jars(
     s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in the event log already needs no JVM; what the driver may not take in needs one, and none is started."""

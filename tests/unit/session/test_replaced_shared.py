@@ -26,7 +26,7 @@ from strandline.jobs.session.apply import plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
@@ -196,8 +196,8 @@ def test_stages_that_stand_at_different_versions_are_brought_together(
     catalog = Catalog(lake)
     items = [item for level in maintained(catalog.pipeline(PIPELINE), catalog) for item in level]
     [first] = (item for item in items if item.target in shared_by(lake, "c"))
-    with Kernel("256MB", 1) as kernel:
-        assert not refresh_all(RunContext(None, lake, "tests/1", None, kernel), [[first]], frozenset()).failures
+    with DuckDBEngine("256MB", 1) as duckdb_engine:
+        assert not refresh_all(RunContext(None, lake, "tests/1", None, duckdb_engine), [[first]], frozenset()).failures
     run = ExitStack()
     naps: list[float] = []
 

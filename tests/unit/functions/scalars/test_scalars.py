@@ -15,7 +15,7 @@ from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.rewrites import REWRITES
 from strandline.jobs.query.expressions.scope import Scope
 from strandline.jobs.sql.dialect import sql_of
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 from tests.support.function_cases import EXPECTED, elaborated, table
 from tests.support.parsed import parse_expression, parse_select
 

@@ -64,14 +64,14 @@ def test_random_views_are_bound(seed: int) -> None:
         "the recomputation of 'v'",
     ],
 )
-def test_the_kernel_binds_each_text(what: str, session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_binds_each_text(what: str, session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
     bind = kernel.bind
 
     def sabotaged(db: duckdb.DuckDBPyConnection, found: Iterable[BoundText], functions: Library) -> None:
         bind(db, [replace(each, text=wrong(each.text)) if each.what == what else each for each in found], functions)
 
     monkeypatch.setattr(kernel, "bind", sabotaged)
-    with pytest.raises(NotBound, match=f"the kernel cannot bind {what}: Binder Error") as raised:
+    with pytest.raises(NotBound, match=f"DuckDB cannot bind {what}: Binder Error") as raised:
         run(session, VIEW)
     assert raised.value.line == 1
     assert session.catalog.find("v") is None
@@ -104,7 +104,7 @@ def test_whatever_changes_rules_is_bound(statement: str, session: Interpreter, m
     before = session.catalog.definitions()
 
     def refuse(*_: object) -> None:
-        raise NotBound.by("the kernel", "it", "no")
+        raise NotBound.by("DuckDB", "it", "no")
 
     monkeypatch.setattr(kernel, "bind", refuse)
     with pytest.raises(NotBound):

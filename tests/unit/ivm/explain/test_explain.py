@@ -96,7 +96,7 @@ def test_the_choice_of_refresh_is_said(catalog: Catalog) -> None:
     assert "refresh  auto: the changes, which are all that it reads" in explained("EXPLAIN counts", catalog)
     assert "refresh  full: all rows" in explained("EXPLAIN whole", catalog)
     assert "refresh  its changes" in explained("EXPLAIN t", catalog)
-    assert "engine   the kernel" in explained("EXPLAIN t", catalog)
+    assert "engine   DuckDB" in explained("EXPLAIN t", catalog)
     joined = explained("EXPLAIN SELECT s.v, t.v AS w FROM s JOIN t ON s.k = t.k", catalog)
     assert "refresh  auto: the changes; all rows, as a difference, when more than" in joined
 

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.oracle import expected, visible
 from tests.support.served_lake import ServedLake
 
@@ -28,17 +28,17 @@ UNIONS = [
 
 @pytest.mark.parametrize("refresh", ["incremental", "full"])
 @pytest.mark.parametrize("union", UNIONS)
-def test_each_input_has_its_own_rows(settings: Settings, kernel: Kernel, refresh: str, union: str) -> None:
+def test_each_input_has_its_own_rows(settings: Settings, duckdb_engine: DuckDBEngine, refresh: str, union: str) -> None:
     made = ServedLake(settings, SOURCES.format(refresh, union))
     random = Random(3)
     made.append("a", [{"k": k, "v": k} for k in range(20)])
     made.append("b", [{"k": k, "v": 100 + k} for k in range(10, 30)])
     for _ in range(3):
-        made.refresh(kernel)
+        made.refresh(duckdb_engine)
         for name in ("a", "b"):
             made.append(name, [{"k": random.randrange(30), "v": random.randrange(1000)} for _ in range(3)])
     # Changes of several commits, which nobody keeps in memory.
-    with made.kernel() as afresh:
+    with made.duckdb_engine() as afresh:
         made.refresh(afresh)
     catalog = Catalog(made.lake)
     columns = [column.name for column in catalog.get("u").columns]  # type: ignore[union-attr]

@@ -17,8 +17,8 @@ import pytest
 from strandline.jobs.ivm.refresh.faults import typed_fault
 from strandline.jobs.ivm.refresh.file_faults import file_fault
 from strandline.jobs.model.errors import RowFailed
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
-from strandline.state_store.kernel.kernel import Kernel
 from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
@@ -169,10 +169,10 @@ def _said(file: Path, db: duckdb.DuckDBPyConnection) -> str:
     return ""
 
 
-def test_rows_that_the_kernel_cannot_put_aside_are_a_disk_that_failed() -> None:
+def test_rows_that_duckdb_cannot_put_aside_are_a_disk_that_failed() -> None:
     """Files of this process may have a quarter of a megabyte, as on a disk that is full by then."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with Kernel("60MB", 1) as kernel, kernel.connection() as connection:
+    with DuckDBEngine("60MB", 1) as duckdb_engine, duckdb_engine.connection() as connection:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, hard))
         try:
             with pytest.raises(duckdb.IOException) as found:

@@ -1,4 +1,4 @@
-"""What events found in a table (SEMANTICS = 'ksql'), on Delta by the kernel: kept when all rows are computed anew."""
+"""What events found in a table (SEMANTICS = 'ksql'), on Delta by DuckDB: kept when all rows are computed anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """
@@ -19,19 +19,21 @@ CREATE MATERIALIZED VIEW by_land WITH (SEMANTICS = 'ksql', REFRESH = '{}') AS
 
 
 @pytest.mark.parametrize("refresh", ["auto", "full", "incremental"])
-def test_earlier_events_stay_with_the_row_that_they_found(settings: Settings, kernel: Kernel, refresh: str) -> None:
+def test_earlier_events_stay_with_the_row_that_they_found(
+    settings: Settings, duckdb_engine: DuckDBEngine, refresh: str
+) -> None:
     """With few rows in the lake `auto` computes all of them at once, too."""
     made = ServedLake(settings, DEFINITIONS.format(refresh))
     made.append("places", [{"town": "Wien", "land": "k. u. k."}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     made.append("visits", [{"id": 1, "town": "Wien"}, {"id": 2, "town": "Wien"}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     assert rows(made) == {"k. u. k.": 2}
     made.append("places", [{"town": "Wien", "land": "Österreich"}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     assert rows(made) == {"k. u. k.": 2}
     made.append("visits", [{"id": 3, "town": "Wien"}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     assert rows(made) == {"k. u. k.": 2, "Österreich": 1}
 
 

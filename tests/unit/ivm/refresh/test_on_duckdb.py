@@ -1,4 +1,4 @@
-"""The kernel's way to a rule's relations: within the text, by a view, and down to the files by key."""
+"""DuckDB's way to a rule's relations: within the text, by a view, and down to the files by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strandline.jobs.ivm.refresh import on_duckdb
 from strandline.jobs.ivm.rules import settled
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import reader
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.served_lake import ServedLake
 
 CONSTANT = """
@@ -24,16 +24,16 @@ CREATE MATERIALIZED VIEW towns AS SELECT town, COUNT(*) AS n FROM v GROUP BY tow
 """
 
 
-def test_a_constant_that_looks_like_a_relation_stays_as_it_is(settings: Settings, kernel: Kernel) -> None:
+def test_a_constant_that_looks_like_a_relation_stays_as_it_is(settings: Settings, duckdb_engine: DuckDBEngine) -> None:
     made = ServedLake(settings, CONSTANT)
     for count in (1, 2):
         made.append("v", [{"id": count, "town": "Wien"}])
-        made.refresh(kernel)
+        made.refresh(duckdb_engine)
         assert rows(made, "named") == [(' "delta_v" AS Wien "new_v" AS "self_old" AS ', count)]
 
 
 def test_equality_is_for_stored_keys_without_null(
-    settings: Settings, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group whose key is NULL is found again by the epochs after the one that made it."""
     by_equality: list[bool] = []
@@ -47,12 +47,12 @@ def test_equality_is_for_stored_keys_without_null(
     monkeypatch.setattr(on_duckdb, "without_null_keys", noted)
     made = ServedLake(settings, GROUPS)
     made.append("v", [{"id": 1, "town": "Wien"}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     made.append("v", [{"id": 2, "town": None}, {"id": 3, "town": "Wien"}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     assert by_equality == [True]
     made.append("v", [{"id": 4, "town": None}, {"id": 5, "town": "Wien"}])
-    made.refresh(kernel)
+    made.refresh(duckdb_engine)
     assert by_equality == [True], "a stored key is NULL now"
     assert rows(made, "towns") == [("Wien", 3), (None, 2)]
 

@@ -1,4 +1,4 @@
-"""Functions that users wrote, epoch after epoch in one kernel: each epoch has a connection of its own."""
+"""Functions that users wrote, epoch after epoch in one DuckDB engine: each epoch has a connection of its own."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.session import Session
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 from tests.support.retained_lake import FOLDS, LOOK_BACK, PIPELINE, RetainedLake
@@ -52,8 +52,8 @@ def test_a_run_trims_its_logs_and_goes_on(made: RetainedLake, monkeypatch: pytes
                 stream.refresh()
             return self.looks == 3
 
-    with writer_lock(on_disk(lake.lock(PIPELINE)), "run/1") as lock, Kernel("256MB", 1) as kernel:
-        context = RunContext(None, lake, f"{PIPELINE}/1", kernel=kernel, engine="duckdb")
+    with writer_lock(on_disk(lake.lock(PIPELINE)), "run/1") as lock, DuckDBEngine("256MB", 1) as duckdb_engine:
+        context = RunContext(None, lake, f"{PIPELINE}/1", duckdb_engine=duckdb_engine, engine="duckdb")
         session = Session(settings, lake, lock)
         stream = PipelineStream(
             session, context, settings, PIPELINE, definitions, maintained(definitions, catalog), lock

@@ -25,10 +25,10 @@ ALL_ROWS = "SELECT v0.id, v4.town FROM visits v0" + "".join(f" JOIN visits v{n} 
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("postgres")
     served = ServedLake(load_settings(lake=folder / "lake"), DEFINITIONS)
-    with served.kernel() as kernel:
+    with served.duckdb_engine() as duckdb_engine:
         served.append("visits", [{"id": number, "town": town, "n": number + 1} for number, town in enumerate(TOWNS)])
         served.append("places", [{"name": "Rome", "tags": [("hot", 1)], "opens": 34_500_250}])
-        served.refresh(kernel)
+        served.refresh(duckdb_engine)
     options = ServerOptions(folder / "server", limits=LIMITS, queries=2, body_bytes=1 << 20)
     with postgres_server(served.settings, options) as address:
         yield address

@@ -48,8 +48,8 @@ def served(tmp_path: Path) -> ServedLake:
 
 def visit(served: ServedLake) -> None:
     served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
-    with served.kernel() as kernel:
-        served.refresh(kernel)
+    with served.duckdb_engine() as duckdb_engine:
+        served.refresh(duckdb_engine)
 
 
 def begun(served: ServedLake, replicas: Replicas) -> Followed:

@@ -18,10 +18,10 @@ from strandline.state_store.delta.commit import digest_with, widen
 from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
 from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
+from strandline.state_store.duckdb.engine import DuckDBEngine
+from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.errors import CommitConflict, CorruptState
 from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.table import KernelTable
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import WEIGHT, schema_json
 from tests.support.arrow_table import ArrowTable
@@ -36,9 +36,9 @@ ASKED = ["k", "v", "c"]
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("500MB", 1) as kernel:
-        yield kernel
+def duckdb_engine() -> Iterator[DuckDBEngine]:
+    with DuckDBEngine("500MB", 1) as duckdb_engine:
+        yield duckdb_engine
 
 
 def widened(table: ArrowTable) -> ArrowTable:
@@ -51,10 +51,10 @@ def widened(table: ArrowTable) -> ArrowTable:
     return ArrowTable(table.path, WIDE_SCHEMA, WIDE)
 
 
-def in_kernel(kernel: Kernel, path: LakePath, version: int) -> list[tuple[object, ...]]:
-    """The rows as the kernel reads them, whatever it has kept of earlier versions."""
-    with kernel.connection() as connection:
-        table = KernelTable(connection, kernel.kept, path, WIDE, "t")
+def in_duckdb(duckdb_engine: DuckDBEngine, path: LakePath, version: int) -> list[tuple[object, ...]]:
+    """The rows as DuckDB reads them, whatever it has kept of earlier versions."""
+    with duckdb_engine.connection() as connection:
+        table = DuckDBTable(connection, duckdb_engine.kept, path, WIDE, "t")
         found = connection.sql(f"SELECT k, v, c, __state.__n FROM ({table.read(version).text})").fetchall()
         assert all(row[0] == row[3] for row in found)
         return sorted(row[:3] for row in found)
@@ -69,21 +69,23 @@ def _merging(snapshot: Snapshot) -> CompactionPlan:
     return CompactionPlan(snapshot.version, len(files), (Merge(files, 5, 1, "one file"),))
 
 
-def test_rows_from_before_are_null_in_the_column_at_every_version(kernel: Kernel, folder: LakePath) -> None:
+def test_rows_from_before_are_null_in_the_column_at_every_version(
+    duckdb_engine: DuckDBEngine, folder: LakePath
+) -> None:
     narrow = made(folder)
     narrow.apply(rows(range(4)))
     narrow.apply(gone=lambda row: row["k"] == 0)
     version = head_of(narrow).version
     before = [(k, "x", None) for k in (1, 2, 3)]
-    assert in_kernel(kernel, narrow.path, version) == before
+    assert in_duckdb(duckdb_engine, narrow.path, version) == before
     table = widened(narrow)
     for each in (version, version + 1):
         assert in_arrow(table.path, each) == before
-        assert in_kernel(kernel, table.path, each) == before
+        assert in_duckdb(duckdb_engine, table.path, each) == before
     table.apply([{**row, "c": "new"} for row in rows(range(5, 7))], lambda row: row["k"] == 2)
     after = [(1, "x", None), (3, "x", None), (5, "x", "new"), (6, "x", "new")]
-    assert in_kernel(kernel, table.path, version + 2) == in_arrow(table.path, version + 2) == after
-    assert in_kernel(kernel, table.path, version) == before
+    assert in_duckdb(duckdb_engine, table.path, version + 2) == in_arrow(table.path, version + 2) == after
+    assert in_duckdb(duckdb_engine, table.path, version) == before
     # Who does not know the column reads what it knows.
     assert reader.read_rows(table.path, columns=["k"]).num_rows == 4
 
@@ -127,7 +129,7 @@ def test_another_reader_of_delta_sees_the_column(folder: LakePath) -> None:
     assert str(found.metadata().id) == head_of(table).record.table
 
 
-def test_checkpoints_and_merged_files_keep_it(kernel: Kernel, tmp_path: Path) -> None:
+def test_checkpoints_and_merged_files_keep_it(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:
     narrow = made(tmp_path)
     narrow.apply(rows(range(4)))
     narrow.apply(gone=lambda row: row["k"] == 0)
@@ -138,11 +140,11 @@ def test_checkpoints_and_merged_files_keep_it(kernel: Kernel, tmp_path: Path) ->
     for version in range(head.version):
         on_disk(log.commit_file(table.path, version)).unlink()
     expected = [(1, "x", None), (2, "x", None), (3, "x", None), (5, "x", "new"), (6, "x", "new")]
-    assert in_kernel(kernel, table.path, head.version) == in_arrow(table.path, head.version) == expected
+    assert in_duckdb(duckdb_engine, table.path, head.version) == in_arrow(table.path, head.version) == expected
     snapshot = read_snapshot(table.path, head.version)
     merged = compact(table.path, WIDE, head, snapshot, _merging(snapshot))
     assert len(read_snapshot(table.path, merged.version).files) == 1
-    assert in_kernel(kernel, table.path, merged.version) == in_arrow(table.path, merged.version) == expected
+    assert in_duckdb(duckdb_engine, table.path, merged.version) == in_arrow(table.path, merged.version) == expected
 
 
 def test_a_column_that_would_go_or_change_is_refused(tmp_path: Path) -> None:
@@ -170,7 +172,9 @@ def test_the_second_of_two_writers_loses(tmp_path: Path) -> None:
     steps=st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.text(max_size=2)), max_size=8), at=st.integers(0, 8)
 )
 @settings(max_examples=examples(20))
-def test_the_kernel_reads_what_arrow_reads(kernel: Kernel, steps: list[tuple[int, bool, str]], at: int) -> None:
+def test_duckdb_reads_what_arrow_reads(
+    duckdb_engine: DuckDBEngine, steps: list[tuple[int, bool, str]], at: int
+) -> None:
     """Rows that come, go and change before and after the column came; the feed folds to them as well."""
     with TemporaryDirectory() as folder:
         table = made(Path(folder))
@@ -190,12 +194,12 @@ def test_the_kernel_reads_what_arrow_reads(kernel: Kernel, steps: list[tuple[int
             table = widened(table)
         head = head_of(table)
         expected = sorted((key, "x", text) for key, text in there.items())
-        assert in_kernel(kernel, table.path, head.version) == in_arrow(table.path, head.version) == expected
+        assert in_duckdb(duckdb_engine, table.path, head.version) == in_arrow(table.path, head.version) == expected
         changes = reader.read_changes(table.path, after=-1)
         assert changes.column_names[:3] == ASKED
         assert sum(changes[WEIGHT].to_pylist()) == len(there)
-        with kernel.connection() as connection:
-            source = KernelTable(connection, kernel.kept, table.path, WIDE, "t")
+        with duckdb_engine.connection() as connection:
+            source = DuckDBTable(connection, duckdb_engine.kept, table.path, WIDE, "t")
             text = source.changes(0, head.version)
             folded = connection.sql(f"SELECT k, c, sum({WEIGHT}) FROM ({text}) GROUP BY ALL HAVING sum({WEIGHT}) <> 0")
             assert sorted(folded.fetchall()) == sorted((key, text, 1) for key, text in there.items())

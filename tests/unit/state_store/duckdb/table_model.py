@@ -1,4 +1,4 @@
-"""A table of the kernel beside the dictionary that it must equal."""
+"""A table of DuckDB beside the dictionary that it must equal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from deltalake import QueryBuilder
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.kernel.kept import Kept
-from strandline.state_store.kernel.table import KernelTable
+from strandline.state_store.duckdb.engine import Kept
+from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE, schema_json
 from tests.support.lakes import delta_rs
 from tests.support.table_model import BEGIN, SPEC, Changes, TableModel
@@ -28,12 +28,12 @@ SCHEMA = arrow_schema(schema_json(SPEC.stored))
 
 
 class Model(TableModel):
-    """A table of the kernel."""
+    """A table of DuckDB."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: LakePath, copies: Path) -> None:
         self.connection = connection
         self.copies = copies
-        self.table = KernelTable(connection, Kept.nothing(copies), path, SPEC, "t")
+        self.table = DuckDBTable(connection, Kept.nothing(copies), path, SPEC, "t")
         super().__init__(path, self.table.ensure(BEGIN))
 
     def commit(self, changes: Changes, record: CommitRecord, times: int) -> Head | None:

@@ -25,6 +25,7 @@ from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.schema import added_columns, columns_of
 from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.delta.statistics import without_nulls
+from strandline.state_store.duckdb.engine import literal
 from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.kernel.kept import LocalFiles, RecentChanges
+    from strandline.state_store.duckdb.engine import LocalFiles, RecentChanges
     from strandline.state_store.paths import LakePath
 
 _BITS: Final = 40
@@ -196,8 +197,3 @@ def _fields(state: pa.StructType) -> str:
 def quoted(name: str) -> str:
     """A name, for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text as a constant, for DuckDB."""
-    return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""The kernel's memory is bounded, what it puts aside ends with it, and nothing of a killed one stays."""
+"""DuckDB's memory is bounded, what it puts aside ends with it, and nothing of a killed one stays."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.kernel import kernel as kernels
-from strandline.state_store.kernel.kernel import Kernel
+from strandline.state_store.duckdb import engine as duckdb_engines
+from strandline.state_store.duckdb.engine import DuckDBEngine
 
 
 @pytest.fixture
 def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(kernels, "_ASIDE", tmp_path)
+    monkeypatch.setattr(duckdb_engines, "_ASIDE", tmp_path)
     return tmp_path
 
 
-def test_what_does_not_fit_is_put_aside_and_ends_with_the_kernel(aside: Path) -> None:
-    with Kernel("100MB", 2) as kernel, kernel.connection() as connection:
+def test_what_does_not_fit_is_put_aside_and_ends_with_duckdb(aside: Path) -> None:
+    with DuckDBEngine("100MB", 2) as duckdb_engine, duckdb_engine.connection() as connection:
         assert list(aside.iterdir()) == []
         connection.execute("CREATE TEMP TABLE t AS SELECT i, repeat('x', 100) || i AS s FROM range(3_000_000) r(i)")
         assert [folder.name.startswith("strandline-kernel-") for folder in aside.iterdir()] == [True]
@@ -31,7 +31,7 @@ def test_what_does_not_fit_is_put_aside_and_ends_with_the_kernel(aside: Path) ->
 
 
 @pytest.mark.kill
-def test_what_a_killed_kernel_put_aside_is_removed_by_the_next(aside: Path) -> None:
+def test_what_a_killed_duckdb_put_aside_is_removed_by_the_next(aside: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     mine = aside / f"strandline-kernel-{dead.pid}-0a"
@@ -40,14 +40,18 @@ def test_what_a_killed_kernel_put_aside_is_removed_by_the_next(aside: Path) -> N
     for folder in (mine, others, foreign):
         folder.mkdir()
         (folder / "spilled").touch()
-    with Kernel("100MB", 1):
+    with DuckDBEngine("100MB", 1):
         assert not mine.exists()
         assert others.exists()
         assert foreign.exists()
 
 
 def test_relations_of_one_connection_are_not_seen_by_another() -> None:
-    with Kernel("100MB", 1) as kernel, kernel.connection() as one, kernel.connection() as other:
+    with (
+        DuckDBEngine("100MB", 1) as duckdb_engine,
+        duckdb_engine.connection() as one,
+        duckdb_engine.connection() as other,
+    ):
         one.execute("CREATE TEMP VIEW v AS SELECT 1 AS n")
         with pytest.raises(duckdb.CatalogException):
             other.execute("SELECT * FROM v")
@@ -56,7 +60,11 @@ def test_relations_of_one_connection_are_not_seen_by_another() -> None:
 def test_a_text_finds_no_variable_of_the_process() -> None:
     frame = pa.table({"n": [1]})
     assert frame.num_rows == 1
-    with Kernel("100MB", 1) as kernel, kernel.connection() as connection, pytest.raises(duckdb.CatalogException):
+    with (
+        DuckDBEngine("100MB", 1) as duckdb_engine,
+        duckdb_engine.connection() as connection,
+        pytest.raises(duckdb.CatalogException),
+    ):
         connection.execute("SELECT * FROM frame")
 
 
@@ -68,7 +76,11 @@ def test_every_connection_has_the_settings(monkeypatch: pytest.MonkeyPatch) -> N
     wanted = [("UTC", "statistics_propagation", False)]
     listed = ", ".join(f"current_setting('{name}')" for name in names)
     try:
-        with Kernel("100MB", 1) as kernel, kernel.connection() as one, kernel.connection() as other:
+        with (
+            DuckDBEngine("100MB", 1) as duckdb_engine,
+            duckdb_engine.connection() as one,
+            duckdb_engine.connection() as other,
+        ):
             for connection in (one, other):
                 assert connection.execute(f"SELECT {listed}").fetchall() == wanted
                 found = connection.execute("SELECT CAST(TIMESTAMPTZ '2024-01-01 00:00:00+00' AS VARCHAR)").fetchone()

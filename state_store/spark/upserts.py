@@ -1,8 +1,7 @@
-"""The changes that a settled frame makes: the rows to store, the places of those that go, what to add to the digest.
+"""The changes that a frame of upserts makes: the rows to store, the places of those that go, what to add to the digest.
 
-A settled frame has one row per touched key: the stored columns of the new row, `__exists` (false: the key is deleted,
-and the other columns hold only the key) and `__old`, the row stored before as a struct with its place (NULL: the key
-was absent).
+It has one row per touched key: the stored columns of the new row, `__exists` (false: the key is deleted, and the other
+columns hold only the key) and `__old`, the row stored before as a struct with its place (NULL: the key was absent).
 
 Places are never collected one by one: Spark's tasks make a bitmap of 4 KiB for each run of 32,768 rows of a file.
 """
@@ -101,7 +100,7 @@ _HALF = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of a settled frame, compared with the stored rows.
+    """The changes of a frame of upserts, compared with the stored rows.
 
     Attributes:
         rows: the rows to store. Valid inside `measured`.
@@ -124,14 +123,14 @@ class Changes:
 
 
 @contextmanager
-def measured(settled: DataFrame, spec: TableSpec, schema: StructType) -> Iterator[Changes]:
-    """Compute `settled` once, keep it for the duration of the block, and count its changes: one Spark job.
+def measured(upserts: DataFrame, spec: TableSpec, schema: StructType) -> Iterator[Changes]:
+    """Compute `upserts` once, keep it for the duration of the block, and count its changes: one Spark job.
 
     Raises:
         CorruptState: a stored row is replaced twice, or its place is not known; the rule is wrong.
     """
-    ours = not settled.is_cached
-    kept = settled.persist() if ours else settled
+    ours = not upserts.is_cached
+    kept = upserts.persist() if ours else upserts
     try:
         yield _measure(kept, spec, schema)
     finally:
@@ -169,7 +168,7 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
     retracted = _positions(parts)
     if sum(map(len, retracted.values())) != row["replaced"]:
         raise CorruptState(
-            f"rows of '{spec.name}' cannot be told apart: a key was settled twice, or a stored row has no place"
+            f"rows of '{spec.name}' cannot be told apart: a key has two upserts, or a stored row has no place"
         )
     deleted = lane_digest(row, "old", row["deleted"])
     return Changes(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.kernel import kept
-from strandline.state_store.kernel.kept import RecentChanges
+from strandline.state_store.duckdb import engine
+from strandline.state_store.duckdb.engine import RecentChanges
 
 TABLE = Path("/lake/tables/v")
 
@@ -45,7 +45,7 @@ def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
 
 
 def test_the_oldest_go_where_there_are_too_many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_MOST_COMMITS", 3)
+    monkeypatch.setattr(engine, "_MOST_COMMITS", 3)
     changes = RecentChanges()
     for number in range(5):
         changes.put(TABLE, str(number), _changes(1))

@@ -1,4 +1,4 @@
-"""Tables in the kernel: every epoch is one commit, and every reader sees the rows that the dictionary has."""
+"""Tables in DuckDB: every epoch is one commit, and every reader sees the rows that the dictionary has."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ from hypothesis import strategies as st
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
+from strandline.state_store.duckdb.engine import DuckDBEngine, Kept
+from strandline.state_store.duckdb.table import BATCH_ROWS, DuckDBTable
 from strandline.state_store.errors import NegativeWeight, VectorMismatch, VersionGone
-from strandline.state_store.kernel.kept import Kept
-from strandline.state_store.kernel.kernel import Kernel
-from strandline.state_store.kernel.settle import BATCH_ROWS
-from strandline.state_store.kernel.table import KernelTable
 from strandline.state_store.paths import LakePath
 from tests.support.examples import examples
 from tests.support.table_model import FOUR_ROWS, LOG, Key, Row, TableContract
-from tests.unit.state_store.kernel.table_model import Model
+from tests.unit.state_store.duckdb.table_model import Model
 
 
 @pytest.fixture
-def model(kernel: Kernel, folder: LakePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    with kernel.connection() as connection:
+def model(duckdb_engine: DuckDBEngine, folder: LakePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    with duckdb_engine.connection() as connection:
         model = Model(connection, folder / "t", tmp_path_factory.mktemp("copies"))
         model.apply(FOUR_ROWS)
         yield model
 
 
 class TestTable(TableContract):
-    """Of the kernel's tables."""
+    """Of DuckDB's tables."""
 
 
 def test_more_rows_cannot_go_than_there_are(model: Model) -> None:
@@ -59,7 +57,7 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
     before = model.head.version
     model.apply({(1, "a"): (9, {"y": 1}, 2), (1, "b"): None})
     model.apply({(1, "a"): (10, None, 3), (6, "c"): (1, None, 1)})
-    afresh = KernelTable(model.connection, Kept.nothing(model.copies), model.table.path, model.table.spec, "again")
+    afresh = DuckDBTable(model.connection, Kept.nothing(model.copies), model.table.path, model.table.spec, "again")
     listed = "k, v, tags, __state, __weight, _commit_version"
     for after in (None, before, before + 1):
         kept, read = (
@@ -71,9 +69,9 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
         afresh.changes(model.head.version + 1, model.head.version)
 
 
-def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, folder: LakePath, tmp_path: Path) -> None:
-    with kernel.connection() as connection:
-        table = KernelTable(connection, Kept.nothing(tmp_path), folder / "log", LOG, "log")
+def test_a_log_grows_and_gives_each_commit_back(duckdb_engine: DuckDBEngine, folder: LakePath, tmp_path: Path) -> None:
+    with duckdb_engine.connection() as connection:
+        table = DuckDBTable(connection, Kept.nothing(tmp_path), folder / "log", LOG, "log")
         table.ensure(CommitRecord(epoch=0))
         rows = "SELECT i::BIGINT AS id, 'n' || i AS note, to_timestamp(i) AS at FROM range({}, {}) t(i)"
         for epoch, (first, last) in enumerate([(0, 3), (3, 500_000), (500_000, 500_000), (500_000, 500_002)]):
@@ -87,10 +85,10 @@ def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, folder: LakePath
         assert reader.read_rows(table.path).num_rows == 500_002
 
 
-def test_rows_that_come_in_pieces_are_one_row_group(kernel: Kernel, tmp_path: Path) -> None:
+def test_rows_that_come_in_pieces_are_one_row_group(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:
     """As the records of many partitions come: each row group costs a reader as much as its first thousand rows."""
-    with kernel.connection() as connection:
-        table = KernelTable(connection, Kept.nothing(tmp_path / "copies"), tmp_path / "log", LOG, "log")
+    with duckdb_engine.connection() as connection:
+        table = DuckDBTable(connection, Kept.nothing(tmp_path / "copies"), tmp_path / "log", LOG, "log")
         table.ensure(CommitRecord(epoch=0))
         piece = pa.table({"id": [1], "note": ["n"], "at": pa.array([0], pa.timestamp("us", "UTC"))})
         table.append(pa.concat_tables([piece] * 20), CommitRecord(epoch=1))
@@ -112,9 +110,9 @@ _ROWS = st.one_of(
 
 @settings(max_examples=examples(12))
 @given(st.lists(st.dictionaries(_KEYS, _ROWS, min_size=1, max_size=8), min_size=1, max_size=20))
-def test_random_epochs_equal_the_dictionary(kernel: Kernel, epochs: list[dict[Key, Row | None]]) -> None:
+def test_random_epochs_equal_the_dictionary(duckdb_engine: DuckDBEngine, epochs: list[dict[Key, Row | None]]) -> None:
     """Twenty epochs: compaction, which comes by itself, is among them."""
-    with kernel.connection() as connection, TemporaryDirectory() as folder:
+    with duckdb_engine.connection() as connection, TemporaryDirectory() as folder:
         model = Model(connection, Path(folder) / "t", Path(folder))
         for changes in epochs:
             model.apply(changes)
@@ -123,9 +121,11 @@ def test_random_epochs_equal_the_dictionary(kernel: Kernel, epochs: list[dict[Ke
         model.check()
 
 
-def test_a_row_that_fails_after_others_were_written_is_no_fault_of_the_disk(kernel: Kernel, tmp_path: Path) -> None:
-    with kernel.connection() as connection:
-        table = KernelTable(connection, Kept.nothing(tmp_path / "copies"), tmp_path / "log", LOG, "log")
+def test_a_row_that_fails_after_others_were_written_is_no_fault_of_the_disk(
+    duckdb_engine: DuckDBEngine, tmp_path: Path
+) -> None:
+    with duckdb_engine.connection() as connection:
+        table = DuckDBTable(connection, Kept.nothing(tmp_path / "copies"), tmp_path / "log", LOG, "log")
         head = table.ensure(CommitRecord(epoch=0))
         late = f"CASE WHEN n < {2 * BATCH_ROWS} THEN 1 ELSE CAST('one' AS BIGINT) END"
         rows = f"SELECT {late} AS id, '' AS note, now() AS at FROM range({2 * BATCH_ROWS + 1}) AS r(n)"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.state_store.duckdb.engine import LocalFiles
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
-from strandline.state_store.kernel.kept import LocalFiles
 from strandline.state_store.paths import LakePath, Location
 from strandline.state_store.storage.disk import DiskStorage
 from tests.support.lakes import overwrite, s3_folder

@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from strandline.state_store.kernel import elementary
+from strandline.state_store.duckdb import elementary
 from tests.support.examples import AT_LENGTH, seed_of
 
 _NUMBERS = 20_000 if AT_LENGTH else 300

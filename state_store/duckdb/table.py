@@ -1,0 +1,501 @@
+"""A table of the lake in DuckDB: its rows at a version, its changes between versions, one commit per epoch."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from strandline.state_store.delta.commit import Instead, Rows
+from strandline.state_store.delta.rows import CHANGE_TYPE
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.delta.staging import stage_files
+from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.duckdb.rows import TableRows, quoted
+from strandline.state_store.errors import CorruptState, NegativeWeight
+from strandline.state_store.hashing.digest import Digest, digest_of_table, digests_by
+from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT, schema_json
+from strandline.state_store.wording import Name, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.delta.staging import Staged
+    from strandline.state_store.duckdb.engine import Kept
+    from strandline.state_store.duckdb.rows import PlacedRows
+    from strandline.state_store.paths import LakePath
+    from strandline.state_store.tablespec import TableSpec
+
+
+BATCH_ROWS: Final = 122_880
+"""Rows that are taken from DuckDB at a time, and become a row group: DuckDB's own size of one."""
+_GROUPS_PER_FILE: Final = 500_000 // BATCH_ROWS
+"""Row groups of a data file: it has half a million rows at most, as one that Spark writes."""
+
+
+class DuckDBTable(StoredTable):
+    """One Delta table on a connection of DuckDB; see `StoredTable`.
+
+    Args:
+        kept: what DuckDB keeps of tables.
+        name: what relations of it on the connection are named by: `<name>_…`.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, kept: Kept, path: LakePath, spec: TableSpec, name: str
+    ) -> None:
+        super().__init__(path, spec, kept.snapshots)
+        self._connection = connection
+        self._recent = kept.recent
+        self._rows = TableRows(connection, kept.local, path, self._schema, name)
+
+    def read(self, version: int | None) -> PlacedRows:
+        """The rows at `version` with their places; none without a version.
+
+        Raises:
+            VersionGone: the version is not there, or is older than the table's retention.
+            CorruptState: a file of it is broken.
+        """
+        return self._rows.none() if version is None else self._rows.at(self._snapshot(version))
+
+    def changes(self, after: int | None, upto: int) -> str:
+        """SELECT of the changes in the versions after `after`, up to and including `upto`.
+
+        Stored columns, `__weight` BIGINT and `_commit_version` BIGINT. Without `after`, the rows at `upto`, each with
+        weight 1. The changes of several commits are not consolidated: a row may have +1 and −1.
+
+        Raises:
+            VersionGone: the log or a file no longer reaches back to `after`, or `upto` is not there yet.
+            CorruptState: a file is broken, or rows were deleted from an append table.
+        """
+        self.check_version(upto)
+        if after is None:
+            return self._rows.as_changes(self._snapshot(upto))
+        return self._rows.changes(self.commits(after, upto), self._recent)
+
+    def append(self, rows: pa.Table, record: CommitRecord) -> Head:
+        """Insert rows (the stored columns, in any order), in one commit.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            CommitConflict: another writer committed first.
+        """
+        head = self.next(record)
+        tally = Tally()
+        # Rows may come in many pieces, and each batch becomes a row group.
+        batches = rows.combine_chunks().to_batches(BATCH_ROWS)
+        return self._add(head, record, self._staged(self._counted(batches, tally), record), tally)
+
+    def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
+        """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            CommitConflict: another writer committed first.
+            duckdb.Error: the text fails.
+        """
+        head = self.next(record)
+        tally = Tally()
+        staged = self._staged(self._given(text, tally), record)
+        if tally.inserted == 0:
+            staged.discard()
+            return None
+        return self._add(head, record, staged, tally)
+
+    def apply(self, text: str, stored: PlacedRows, record: CommitRecord, after: Head | None = None) -> Head | None:
+        """Commit the upserts of the touched keys; None, and no commit, when no row changes.
+
+        Args:
+            text: a SELECT that gives upserts, see `Upserts`.
+            stored: the rows before, as the text read them.
+            after: as of `advance`.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            NegativeWeight: more rows would be deleted than there are.
+            CommitConflict: another writer committed first.
+            CorruptState: a row stored before is not where the relation says.
+            duckdb.Error: the text fails.
+        """
+        head = after or self.next(record)
+        upserts = Upserts(self._connection, text, self.spec, self._schema)
+        tally = Tally()
+        upserts.count_old_rows(tally, stored)
+        rows = upserts.new_rows(tally)
+        first = next(rows, None)
+        if first is None and not tally.retracted:
+            return None
+        staged = None if first is None else self._staged(chain([first], rows), record)
+        return self._add(head, record, staged, tally)
+
+    def replace_all(self, rows: str, changes: str, record: CommitRecord, head: Head) -> Head:
+        """Put other rows, of the columns of this `spec`, in the place of all that are stored, in one commit.
+
+        The table stays the same one, and its change feed says the difference only.
+
+        Args:
+            rows: a SELECT of all stored columns.
+            changes: a SELECT of the stored columns and `__weight`, +1 or −1: what differs from the rows before, which
+                have NULL in a column that they did not have.
+            head: the table as the two were planned from.
+
+        Raises:
+            CommitConflict: another writer committed first.
+            CorruptState: the rows are not those of `record.digest`, where it states one.
+            duckdb.Error: a text fails.
+        """
+        tally = Tally()
+        staged = self._staged(self._given(rows, tally), record)
+        said, listed = record.digest, Counts()
+        try:
+            if said and Digest.parse(said) != tally.digest:
+                raise CorruptState(
+                    sentence("the rows for '{}' have the digest {}, not {}", Name(self.spec.name), tally.digest, said)
+                )
+            differing = self._listed(changes, listed, record)
+        except BaseException:
+            staged.discard()
+            raise
+        instead = Instead(schema_json(self.spec.stored), differing)
+        counted = replace(record, inserted=listed.inserted, deleted=listed.deleted, digest=str(tally.digest))
+        return self.commit(head, counted, Rows(self._tagged(staged, tally), instead=instead))
+
+    def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
+        return self._counted(streamed(self._connection, text), tally)
+
+    def _counted(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> Iterator[pa.Table]:
+        for batch in batches:
+            rows = pa.Table.from_batches([conformed(batch, self._schema)])
+            tally.insert(rows, self.spec.visible)
+            yield rows
+
+    def _listed(self, changes: str, counts: Counts, record: CommitRecord) -> Staged:
+        """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
+        feed = change_schema(self._schema)
+        files = _by_file(listed_changes(batch, feed, counts) for batch in streamed(self._connection, changes))
+        first: Iterator[pa.Table] = next(files, iter(()))
+        return stage_files(chain([first], files), feed, self.path, record.epoch)
+
+    def _staged(self, rows: Iterator[pa.Table], record: CommitRecord) -> Staged:
+        return stage_files(_by_file(rows), self._schema, self.path, record.epoch, self.spec.indexed)
+
+    def _tagged(self, staged: Staged, tally: Tally) -> Staged:
+        return staged.tagged(tally.by_file(_GROUPS_PER_FILE), schema_json(self.spec.stored))
+
+    def _add(self, head: Head, record: CommitRecord, staged: Staged | None, tally: Tally) -> Head:
+        try:
+            digest = Digest.parse(head.record.digest) + tally.digest
+            if digest.count < 0:
+                raise NegativeWeight(
+                    sentence("'{}' would have {} rows", Name(self.spec.name), digest.count), where=str(self.path)
+                )
+        except BaseException:
+            if staged is not None:
+                staged.discard()
+            raise
+        counted = replace(record, inserted=tally.inserted, deleted=tally.deleted, digest=str(digest))
+        staged = None if staged is None else self._tagged(staged, tally)
+        made = self.commit(head, counted, Rows(staged, tally.retracted, tally.taken))
+        # After a compaction the head is another commit than the epoch's, whose nonce is then not known here.
+        if made.version == head.version + 1:
+            changes = tally.changes()
+            if changes is not None:
+                self._recent.put(self.path, made.record.nonce, changes)
+        return made
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return arrow_schema(schema_json(self.spec.stored))
+
+
+def _by_file(groups: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    """Row groups by data file; each file's are taken before the next one's."""
+    for first in groups:
+        yield chain([first], islice(groups, _GROUPS_PER_FILE - 1))
+
+
+_UPSERTS: Final = "__upserts"
+_SAME: Final = "__same"
+_HERE: Final = f"COALESCE({EXISTS}, FALSE)"
+
+
+class Upserts:
+    """The upserts of an epoch: one row for each touched key, computed once and kept in the connection.
+
+    A row has the stored columns of the new row, `__exists` (false: the key is deleted, and the other columns hold only
+    the key), and `__old`: the row stored before as a struct with its place (NULL: the key was absent). Only rows that
+    differ from what is stored leave the engine, in batches.
+
+    Args:
+        text: a SELECT that gives them.
+        schema: the stored columns.
+
+    Raises:
+        duckdb.Error: the text fails, as a text or over the rows.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, text: str, spec: TableSpec, schema: pa.Schema) -> None:
+        self._connection = connection
+        self._spec = spec
+        self._schema = schema
+        self._unchanged = f"{_HERE} AND {self._equal(schema.names)}"
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_UPSERTS} AS {text}")
+
+    def count_old_rows(self, tally: Tally, stored: PlacedRows) -> None:
+        """Count the stored rows that go, or are replaced.
+
+        Args:
+            stored: the rows before, as the text read them.
+
+        Raises:
+            CorruptState: a stored row is replaced twice, or its place is not known; the rule is wrong.
+        """
+        listed = ", ".join(
+            f"({OLD}).{quoted(name)} AS {quoted(name)}" for name in (*self._schema.names, FILE, POSITION)
+        )
+        same = f"{_HERE} AND {self._equal(self._spec.visible)} AS {_SAME}"
+        gone = f"{OLD} IS NOT NULL AND NOT ({self._unchanged})"
+        unseen = 0
+        for batch in streamed(self._connection, f"SELECT {listed}, {same} FROM {_UPSERTS} WHERE {gone}"):
+            for name, positions in stored.positions(batch[FILE], batch[POSITION]).items():
+                tally.retracted.setdefault(name, BitMap64()).update(positions)
+            tally.retract(conformed(batch, self._schema), self._spec.visible, stored.files, batch[FILE])
+            unseen += pc.sum(batch[_SAME].cast(pa.int64())).as_py() or 0
+        if sum(map(len, tally.retracted.values())) != tally.deleted:
+            raise CorruptState(
+                f"rows of '{self._spec.name}' cannot be told apart: a key has two upserts, or a row has no place"
+            )
+        # Only what is kept beside them changes.
+        tally.inserted -= unseen
+        tally.deleted -= unseen
+
+    def new_rows(self, tally: Tally) -> Iterator[pa.Table]:
+        """The rows to store, in batches, counted on the way."""
+        listed = ", ".join(map(quoted, self._schema.names))
+        new = f"{_HERE} AND ({OLD} IS NULL OR NOT ({self._unchanged}))"
+        for batch in streamed(self._connection, f"SELECT {listed} FROM {_UPSERTS} WHERE {new}"):
+            rows = pa.Table.from_batches([conformed(batch, self._schema)])
+            tally.insert(rows, self._spec.visible)
+            yield rows
+
+    def _equal(self, names: Sequence[str]) -> str:
+        """The condition that these columns are as they were."""
+        terms = []
+        for name in names:
+            found = self._schema.field(name).type
+            now, before = (_orderable(value, found) for value in (quoted(name), f"({OLD}).{quoted(name)}"))
+            terms.append(f"{now} IS NOT DISTINCT FROM {before}")
+        return " AND ".join(terms) or "TRUE"
+
+
+def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with the stored columns, in order and of the stored types."""
+    return rows.select(schema.names).cast(schema)
+
+
+def _orderable(value: str, found: pa.DataType, depth: int = 0) -> str:
+    """The value with its maps, which DuckDB compares in the order they happen to be in, as entries sorted by key."""
+    if not _has_map(found):
+        return value
+    item = f"__e{depth}"
+    if pa.types.is_map(found):
+        inner = f"struct_pack(k := {item}.key, v := {_orderable(f'{item}.value', found.item_type, depth + 1)})"
+        return f"list_sort([{inner} FOR {item} IN map_entries({value})])"
+    if pa.types.is_list(found):
+        return f"[{_orderable(item, found.value_type, depth + 1)} FOR {item} IN {value}]"
+    members = (found.field(place) for place in range(found.num_fields))
+    packed = ", ".join(
+        f"{quoted(each.name)} := {_orderable(f'({value}).{quoted(each.name)}', each.type, depth)}" for each in members
+    )
+    return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({packed}) END"
+
+
+def _has_map(found: pa.DataType) -> bool:
+    if pa.types.is_list(found):
+        return _has_map(found.value_type)
+    if pa.types.is_struct(found):
+        return any(_has_map(found.field(place).type) for place in range(found.num_fields))
+    return bool(pa.types.is_map(found))
+
+
+# What is counted while the rows of an epoch pass by: how many come and go, their digest, the places of those that go.
+#
+# Many rows are hashed by a thread beside, while whoever counts them writes them to their file: both leave Python's
+# lock.
+
+_FEW: Final = 200_000
+"""Changes that are kept for whoever reads them next: some tens of MB."""
+_MANY: Final = 16_384
+"""Rows from which on a thread is worth its start, a tenth of a millisecond: hashing them takes three."""
+_AHEAD: Final = 4
+"""Batches that may wait for the thread. Long texts take longer to hash than to write: in the end all rows of a table
+that is computed anew would wait in memory."""
+
+
+@dataclass
+class Tally:
+    """What was counted while rows passed by.
+
+    Attributes:
+        inserted, deleted: visible rows inserted and deleted.
+        retracted: {data file: positions of the stored rows that go}.
+        taken: {data file: the digest of these rows}.
+    """
+
+    inserted: int = 0
+    deleted: int = 0
+    retracted: dict[str, BitMap64] = field(default_factory=dict)
+    taken: dict[str, Digest] = field(default_factory=dict)
+    _kept: list[pa.Table] | None = field(default_factory=list)
+    _digest: Digest = field(default_factory=Digest)
+    _batches: list[Digest] = field(default_factory=list)
+    """Of each `insert`, in order."""
+    _beside: ThreadPoolExecutor | None = None
+    _awaited: list[Future[Digest]] = field(default_factory=list)
+
+    def insert(self, rows: pa.Table, visible: Sequence[str]) -> None:
+        """Count rows that come. Raises as `digest`."""
+        self.inserted += rows.num_rows
+        batches = rows.select(visible).to_batches()
+        if rows.num_rows < _MANY and not self._awaited:
+            self._counted(digest_of_table(batches))
+        else:
+            self._beside = self._beside or ThreadPoolExecutor(1, thread_name_prefix="digest")
+            self._awaited.append(self._beside.submit(digest_of_table, batches))
+            self._add_hashed(leaving=_AHEAD)
+        self._keep(rows, 1)
+
+    def retract(self, rows: pa.RecordBatch, visible: Sequence[str], files: Sequence[str], numbers: pa.Array) -> None:
+        """Count rows that go.
+
+        Args:
+            files: the data files, and `numbers` says of each row in which of them it stands.
+        """
+        self.deleted += rows.num_rows
+        for number, digest in digests_by(rows.select(visible), np.asarray(numbers).astype(np.int64)).items():
+            self._digest -= digest
+            self.taken[files[number]] = self.taken.get(files[number], Digest()) + digest
+        self._keep(pa.Table.from_batches([rows]), -1)
+
+    @property
+    def digest(self) -> Digest:
+        """What to add to the table's digest, once all rows are counted.
+
+        Raises:
+            CorruptState: a column has a type that has no digest.
+        """
+        self._add_hashed(leaving=0)
+        self._end()
+        return self._digest
+
+    def by_file(self, batches: int) -> list[Digest]:
+        """The digest of each file of rows that came, once all are counted.
+
+        Args:
+            batches: that a file has at most; each `insert` was one.
+        """
+        self._add_hashed(leaving=0)
+        parts = (self._batches[first : first + batches] for first in range(0, len(self._batches), batches))
+        return [sum(part, Digest()) for part in parts]
+
+    def changes(self) -> pa.Table | None:
+        """All that was counted, stored columns and `__weight`; None when it was too much to be kept."""
+        return pa.concat_tables(self._kept) if self._kept else None
+
+    def _keep(self, rows: pa.Table, weight: int) -> None:
+        if self._kept is not None and self.inserted + self.deleted <= _FEW:
+            marks = pa.repeat(pa.scalar(weight, pa.int64()), rows.num_rows)
+            self._kept.append(rows.append_column(WEIGHT, marks))
+        else:
+            self._kept = None
+
+    def _add_hashed(self, *, leaving: int) -> None:
+        """Add what the thread has hashed, and wait until it is no further behind; what fails in it ends it."""
+        try:
+            while len(self._awaited) > leaving:
+                self._counted(self._awaited[0].result())
+                del self._awaited[0]
+        except BaseException:
+            self._end()
+            raise
+
+    def _counted(self, batch: Digest) -> None:
+        self._digest += batch
+        self._batches.append(batch)
+
+    def _end(self) -> None:
+        if self._beside is not None:
+            self._beside.shutdown(wait=False)
+            self._beside = None
+
+
+# Rows that DuckDB computes while they are taken, in Arrow batches. What goes wrong on the way is an error of
+# DuckDB's, as it would be at the start: Arrow's reader calls everything an OSError, and whoever writes the rows would
+# blame the disk.
+
+_NO_MEMORY: Final = "Out of Memory Error:"
+"""How DuckDB begins to say so. Another engine may then try; other errors are about the text or its rows."""
+
+
+def streamed(connection: duckdb.DuckDBPyConnection, text: str) -> Generator[pa.RecordBatch]:
+    """The rows of a SELECT, none of the batches empty. Until the last is taken the connection can do nothing else.
+
+    Raises:
+        duckdb.Error: the text fails, as a text or over the rows.
+    """
+    with connection.sql(text).to_arrow_reader(BATCH_ROWS) as reader:
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except (OSError, pa.ArrowException) as error:
+                raise error_of(str(error)) from error
+            if batch.num_rows:
+                yield batch
+
+
+def error_of(said: str) -> duckdb.Error:
+    """DuckDB's error of that text."""
+    return (duckdb.OutOfMemoryException if said.startswith(_NO_MEMORY) else duckdb.Error)(said)
+
+
+# Changes as a file lists them: rows of Delta's change data feed, made of rows with weights.
+
+
+@dataclass
+class Counts:
+    """The rows that came and went in all batches so far."""
+
+    inserted: int = 0
+    deleted: int = 0
+
+
+def change_schema(stored: pa.Schema) -> pa.Schema:
+    """The columns of a file that lists changes: the stored ones, and whether the row came or went."""
+    return stored.append(pa.field(CHANGE_TYPE, pa.string()))
+
+
+def listed_changes(batch: pa.RecordBatch, schema: pa.Schema, counts: Counts) -> pa.Table:
+    """The rows of a batch in that schema, counted on the way.
+
+    Args:
+        batch: the stored columns and `__weight`.
+    """
+    came = pc.greater(batch[WEIGHT], 0)
+    inserted = pc.sum(came.cast(pa.int64())).as_py() or 0
+    counts.inserted += inserted
+    counts.deleted += batch.num_rows - inserted
+    stored = conformed(batch, pa.schema(list(schema)[:-1]))
+    return pa.Table.from_batches([stored]).append_column(
+        schema.field(CHANGE_TYPE), pc.if_else(came, "insert", "delete")
+    )

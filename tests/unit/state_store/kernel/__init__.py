@@ -1,1 +1,0 @@
-"""Tests of tables in the kernel."""
