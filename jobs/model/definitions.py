@@ -115,12 +115,12 @@ class View:
 
     @property
     def maintenance(self) -> ViewOptions:
-        """The options that say how the view is maintained, typed."""
+        """Options that say how the view is maintained, typed."""
         return ViewOptions.read(self.options)
 
     @property
     def partial(self) -> bool:
-        """True if nothing is stored of it: `jobs.partial` computes the keys that are asked for."""
+        """True if no rows are stored: `jobs.partial` computes the keys that readers look up."""
         return self.maintenance.state == "partial"
 
 
@@ -179,7 +179,7 @@ Definition = Source | View | InsertQuery
 
 
 def same(left: Definition, right: Definition) -> bool:
-    """True if two definitions have the same meaning; their text and pipeline do not count."""
+    """True if two definitions mean the same; their text and pipeline do not count."""
     return _meaning(left) == _meaning(right)
 
 

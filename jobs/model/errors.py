@@ -73,7 +73,7 @@ class SqlError(StrandlineError):
         self.column = column
 
     def placed(self, line: int | None, column: int | None) -> Self:
-        """This error, at that place unless it knows a better one."""
+        """Set the place of the fault, unless the error has one."""
         if self.line is None and line is not None:
             self.line, self.column = line, column
             self.where = f"line {line}, column {column or 1}"
@@ -100,7 +100,7 @@ class UnknownName(SqlError):
     def among(
         cls, what: str, name: str, known: Iterable[str], *, line: int | None = None, column: int | None = None
     ) -> UnknownName:
-        """The error for a name of a `what` ("column", "table"), with the nearest known names as the hint."""
+        """Build the error for a name of a `what` ("column", "table"), with the nearest known names as the hint."""
         known = sorted(set(known))
         close = get_close_matches(name, known, n=3, cutoff=0.6)
         shown = close or known[:8]
@@ -169,7 +169,7 @@ class NotBound(SqlError):
 
     @classmethod
     def by(cls, engine: str, what: str, said: str) -> NotBound:
-        """The error for a text, in words, and what the engine says of it."""
+        """Build the error for a text, in words, and the engine's message."""
         return cls(
             f"{engine} cannot bind {what}: {said.strip().splitlines()[0]}",
             hint="nothing is stored; report it with the statement, and write the query otherwise meanwhile",
@@ -183,7 +183,7 @@ class ConditionLost(InternalError):
 
     @classmethod
     def of(cls, view: str, part: str) -> ConditionLost:
-        """The error for a part of a view's query: a condition with its clause, or a relation."""
+        """Build the error for a part of a view's query: a condition with its clause, or a relation."""
         return cls(
             sentence("the plan of '{}' lacks a part of its query: {}", Name(view), part),
             where=Text(Name(view)),
@@ -301,7 +301,7 @@ class JvmLost(PipelineError):
 
     @classmethod
     def of(cls, how: str) -> JvmLost:
-        """The error for a JVM that ended so."""
+        """Build the error for a JVM that ended so."""
         return cls(
             f"Spark's JVM {how} while the run was at work",
             hint="run again: it goes on from what is committed; where the system ends it for want of memory (dmesg "
@@ -329,24 +329,24 @@ class ViewsStopped(PipelineError):
 
 
 class RangeInseparable(PipelineError):
-    """The rows of a range of time cannot be told from a view's other rows, so they cannot be computed by themselves.
+    """The rows of a range of time cannot be separated from a view's other rows, so they cannot be recomputed alone.
     Nothing was changed. Stop: rebuild the whole view, or name another column."""
 
     code = "pipeline.range_inseparable"
 
 
 class EventsGone(PipelineError):
-    """Rows were to be computed anew from an event log of which retention has taken the beginning: they would lack what
-    they hold of those events. Nothing was changed. Restore the view from a backup, or drop it and create it again, so
-    that it begins with the events that are left."""
+    """Rows cannot be recomputed: retention has removed the beginning of the event log, and with it events that those
+    rows reflect. Nothing was changed. Restore the view from a backup, or drop it and create it again, so that it begins
+    with the events that are left."""
 
     code = "pipeline.events_gone"
     action = Action.RESTORE
 
 
 class ExpectationBroken(PipelineError):
-    """The rows of a table break a blocking expectation: the table is fresh, and what reads it stays where it was. Stop:
-    correct the rows or the expectation; what waits goes on by itself."""
+    """The rows of a table break a blocking expectation: the table is fresh, and its readers stay at an earlier version.
+    Stop: correct the rows or the expectation; the readers then go on by themselves."""
 
     code = "pipeline.expectation_broken"
 
@@ -355,7 +355,7 @@ class ExpectationBroken(PipelineError):
 
 
 def revive(text: str) -> StrandlineError:
-    """The typed error that a text carries, as printed by `str(error)` somewhere inside a stack trace.
+    """Build the typed error that a text carries, as printed by `str(error)` somewhere inside a stack trace.
 
     Errors raised in Spark's Python workers and callbacks come back as text; their codes let us find the class again.
     A text without a code becomes `RefreshFailed` with its first lines.

@@ -47,7 +47,7 @@ class ViewOptions:
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> ViewOptions:
-        """The values of options that CREATE has checked (`jobs.session.define.view_options`).
+        """Read options that CREATE has checked (`jobs.session.define.view_options`).
 
         ksqlDB gives NULL where an expression fails; where its semantics are asked for, that is the default.
         """
@@ -83,7 +83,7 @@ Severity = Literal["error", "warn"]
 
 @dataclass(frozen=True)
 class Expectation:
-    """One expectation of Great Expectations: its name and arguments there, and what follows when it is not met.
+    """One expectation of Great Expectations: its name and arguments there, and what happens if it is broken.
 
     Attributes:
         severity: `warn` is shown, `error` makes the check fail.
@@ -99,13 +99,13 @@ class Expectation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the arguments name."""
+        """Columns that the arguments name."""
         named = [value for name, value in self.arguments.items() if name in ("column", "column_A", "column_B")]
         return tuple(str(each) for each in (*named, *self.arguments.get("column_list", ())))
 
     @property
     def name(self) -> str:
-        """The name of its check: the expectation's, with the columns that it speaks of."""
+        """Name of its check: the expectation's, with its columns."""
         return "__".join((self.type, *self.columns))
 
 
@@ -126,12 +126,12 @@ class Ownership:
 
     @property
     def quarantined(self) -> tuple[Expectation, ...]:
-        """The expectations that keep rows out."""
+        """Expectations that keep broken rows out of the view."""
         return tuple(each for each in self.expectations if each.quarantine)
 
     @property
     def blocking(self) -> tuple[Expectation, ...]:
-        """The expectations that keep what reads the view from a version that breaks them."""
+        """Expectations that keep readers from a version that breaks them."""
         return tuple(each for each in self.expectations if each.blocking and each.severity == "error")
 
     @classmethod
@@ -168,7 +168,7 @@ NO_END: Final = -1
 
 @dataclass(frozen=True)
 class LogRetention:
-    """How much an event log keeps; None: no end.
+    """Limits of an event log; None: no limit.
 
     Attributes:
         age_ms: of an event, in milliseconds of its event time before now.
@@ -180,7 +180,7 @@ class LogRetention:
 
     @classmethod
     def read(cls, options: Mapping[str, str], default_ms: int | None = None) -> LogRetention:
-        """What the options of a source say.
+        """Read the options of a source.
 
         Args:
             default_ms: the age where they say none.
@@ -191,5 +191,5 @@ class LogRetention:
 
     @property
     def endless(self) -> bool:
-        """True if nothing ever goes."""
+        """True if events are kept for ever."""
         return self.age_ms is None and self.size is None

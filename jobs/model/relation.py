@@ -11,7 +11,7 @@ from strandline.jobs.model.types import SqlType
 
 @dataclass(frozen=True)
 class Relation:
-    """A table of the lake as a stage sees it.
+    """A table of the lake as a stage reads it.
 
     Attributes:
         columns: what can be read by name, in order: the visible columns, and for `append` the meta columns.
@@ -34,7 +34,7 @@ class Relation:
 
     @property
     def told_apart_by(self) -> tuple[str, ...]:
-        """The columns that tell one row from another; a keyed relation without any has one row at most."""
+        """Columns that identify a row; a keyed relation without any has at most one row."""
         return self.key if self.storage == "keyed" else self.identity
 
     def type_of(self, column: str) -> SqlType:

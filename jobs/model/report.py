@@ -22,7 +22,7 @@ class EarlyEvents:
     of: int
 
     def in_words(self, table: str) -> str:
-        """In words, for people who call the table so."""
+        """Describe them, with the name that people see of the table."""
         return f"{self.events} of {self.of} events found no row of {table} that early"
 
 
@@ -76,7 +76,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """One micro-batch of a run, when it is committed and its views are fresh.
+    """One micro-batch of a run, after its commit and the refresh of its views.
 
     Attributes:
         number: from 1, in this run.
@@ -98,7 +98,7 @@ class Steps(Protocol):
     """Listener to the steps of an operation."""
 
     def begin(self, what: str, rows: int = 0) -> None:
-        """A step begins, and with it the one before has ended.
+        """Begin a step; the one before has ended.
 
         Args:
             what: it does, in words: `computing 'by_shop'`.
@@ -106,10 +106,10 @@ class Steps(Protocol):
         """
 
     def micro_batch(self, batch: MicroBatch) -> None:
-        """A part of the events of the step is in."""
+        """Report a part of the events of the step."""
 
     def done(self, what: str) -> None:
-        """The step has ended with this, in words."""
+        """End the last step with a summary in words."""
 
 
 class _Unwatched:

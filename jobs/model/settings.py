@@ -53,7 +53,7 @@ class _Section(BaseModel):
 
 
 class KafkaSettings(_Section):
-    """The way to the brokers. Without `bootstrap_servers` the local log is used."""
+    """Connection to the brokers. Without `bootstrap_servers` the local log is used."""
 
     bootstrap_servers: str | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -72,8 +72,8 @@ class RegistrySettings(_Section):
 
 
 class StorageSettings(_Section):
-    """The way to an object store, when the lake is a URL. What is not set comes from the store's usual environment
-    variables, such as `AWS_REGION`."""
+    """Connection to an object store, when the lake is a URL. The store's usual environment variables, such as
+    `AWS_REGION`, fill in what is not set."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -85,7 +85,7 @@ class StorageSettings(_Section):
     patience_seconds: float = Field(default=StorageOptions.patience_seconds, gt=0)
 
     def options(self) -> StorageOptions:
-        """The settings as the store takes them."""
+        """Convert the settings to the store's options."""
         secrets = {
             name: secret.get_secret_value()
             for name in ("secret_access_key", "session_token")
@@ -139,7 +139,7 @@ class FunctionSettings(_Section):
 
 
 class AlertSettings(_Section):
-    """Where Dagster's alert sensor sends what it finds, beside the log, and in which form."""
+    """Target and format of Dagster's alert sensor, beside the log."""
 
     webhook_url: SecretStr | None = None
     webhook_form: Literal["json", "slack", "pagerduty", "alertmanager"] = "json"
@@ -160,13 +160,13 @@ class AlertSettings(_Section):
 
 
 class BackupSettings(_Section):
-    """Where `strandline backup` goes unless it is told, and Dagster's schedule of it."""
+    """Target of `strandline backup` when none is given, and Dagster's schedule of backups."""
 
     destination: str | None = Field(default=None, description="a path or URL")
 
 
 class ServerSettings(_Section):
-    """Where people find the HTTP server: what Dagster's asset pages link to."""
+    """Address of the HTTP server, to which Dagster's asset pages link."""
 
     url: str | None = None
 
@@ -179,7 +179,7 @@ class ServerSettings(_Section):
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Immutable; build one with `load_settings()`."""
+    """All settings. Immutable; build one with `load_settings()`."""
 
     model_config = SettingsConfigDict(env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="forbid")
 
@@ -232,7 +232,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: object) -> Settings:
-    """The settings of this process.
+    """Load the settings of this process.
 
     Raises:
         SettingsError: a name is unknown, a value is out of range, or the file cannot be read; the message names it.
@@ -345,7 +345,7 @@ def check_file(environment: Mapping[str, str]) -> None:
 
 
 def unknown(what: str, name: str, known: Iterable[str], prefix: str = "") -> SettingsError:
-    """The error of a setting that does not exist, with the nearest name as its hint.
+    """Build the error of an unknown setting, with the nearest name as its hint.
 
     Args:
         prefix: of all names; it does not make them alike.

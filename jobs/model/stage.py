@@ -147,9 +147,9 @@ class Core:
 
     @property
     def storage(self) -> Literal["append", "keyed"]:
-        """`append` when every change of an input is rows that are added: nothing that can change or go is read, nothing
-        is padded, and no row joins again because of a second match (semi). Constants have no place in an order of
-        events, and are known by key."""
+        """`append` if every change of an input only adds rows: nothing read can change or go, nothing is padded, and no
+        row joins again because of a second match (semi). Constants have no place in an order of events, and are
+        identified by key."""
         grows = bool(self.inputs) and all(
             i.frozen or (i.relation.storage == "append" and i.join == "inner") for i in self.inputs
         )
@@ -182,7 +182,7 @@ class MapStage:
 
 @dataclass(frozen=True)
 class LatestStage:
-    """A keyed source: of the event log's rows with one key the newest, unless that is a tombstone (`_tombstone`)."""
+    """A keyed source: the newest row of each key in the event log, unless it is a tombstone (`_tombstone`)."""
 
     table: str
     input: Relation
@@ -238,7 +238,7 @@ class AggregateStage:
 
 @dataclass(frozen=True)
 class AnalyticStage:
-    """Window functions per partition: a partition that is touched is computed again, old and new.
+    """Functions OVER windows: each partition that a change touches is computed again, old and new.
 
     Attributes:
         partition: over the body's columns; kept in `__state` where they are not visible. May be empty: one partition.

@@ -29,7 +29,7 @@ _EVENT = ("_partition", "_offset")
 
 
 def storage_of(stage: Stage) -> Literal["append", "keyed"]:
-    """The storage of the stage's rows: only ever added, or changing and going by key."""
+    """Storage of the stage's rows: `append` if rows are only added, `keyed` if they change and go."""
     return storage_of_body(stage.body) if isinstance(stage, MapStage) else "keyed"
 
 
@@ -63,8 +63,8 @@ def hidden_columns(stage: Stage) -> Columns:
 
 
 def key_names(stage: Stage) -> tuple[str, ...]:
-    """The names of all key columns, visible ones and hidden ones, each once: where the keys of two inputs are joined by
-    an equality, one column stands for both of them in a stage's key."""
+    """Names of all key columns, visible and hidden, each once. An equality between the keys of two inputs leaves one
+    column for both."""
     bounds = WINDOW_BOUNDS if isinstance(stage, AggregateStage) and stage.session is not None else ()
     return tuple(dict.fromkeys((*stage.key, *bounds)))
 
@@ -75,7 +75,7 @@ def key_path(stage: Stage, name: str) -> tuple[str, ...]:
 
 
 def relation_of(stage: Stage) -> Relation:
-    """The stage's table as another stage reads it."""
+    """Describe the stage's table as another stage reads it."""
     if storage_of(stage) == "append":
         assert isinstance(stage, MapStage)
         return Relation(stage.table, visible_columns(stage), "append", identity=_identity(stage))
@@ -83,8 +83,8 @@ def relation_of(stage: Stage) -> Relation:
 
 
 def _identity(stage: MapStage) -> tuple[str, ...]:
-    """The columns that tell the rows of an append stage apart: the place of the one event that each is made of, and
-    the number of the item where an event is repeated for items; empty where not all of those are columns."""
+    """Columns that identify a row of an append stage: the place of its one event, and the number of the item if events
+    are repeated for items; empty if any of these is no column."""
     if not all(_is_of_one_event(core) for core in stage.body):
         return ()
     if not any(core.expand for core in stage.body):
@@ -104,7 +104,7 @@ def _is_number_of_item(column: Output) -> bool:
 
 
 def spec_of_input(relation: Relation) -> TableSpec:
-    """The table of an input, as far as a stage reads it."""
+    """Describe the table of an input, as far as a stage reads it."""
     hidden = {name for name, _ in relation.hidden}
     return TableSpec(
         relation.name,

@@ -30,39 +30,39 @@ _INSERT_QUERY = re.compile(r"(.+)__insert_([0-9]+)", re.DOTALL)
 
 
 def event_log(source: Source) -> str:
-    """The event log of a source; that of a stream is the stream."""
+    """Name of the event log of a source; a stream is its own."""
     return source.name if source.kind == "stream" else log_below(source.name)
 
 
 def log_below(table: str) -> str:
-    """The event log below a keyed source (`CREATE TABLE … (… PRIMARY KEY)`)."""
+    """Name of the event log below a keyed source (`CREATE TABLE … (… PRIMARY KEY)`)."""
     return f"{table}__log"
 
 
 def dead_letters(name: str) -> str:
-    """The rows kept aside of a source, a view, a query into a stream, or an inner stage: records that do not decode,
-    rows on which an expression fails."""
+    """Name of the dead letters of a source, a view, a query into a stream, or an inner stage: records that do not
+    decode, rows on which an expression fails."""
     return f"{name}__dead_letters"
 
 
 def inner_stage(view: str, number: int) -> str:
-    """An inner stage of a view, or of a query into a stream; the first is number 1."""
+    """Name of an inner stage of a view, or of a query into a stream; the first is number 1."""
     return f"{view}__stage_{number}"
 
 
 def stage_number(view: str, table: str) -> int | None:
-    """The number of the view's inner stage whose rows, or dead letters, a table holds; None for any other table."""
+    """Number of the view's inner stage that a table, or its dead letters, belongs to; None for any other table."""
     found = _STAGE.fullmatch(table, len(view)) if table.startswith(view) else None
     return int(found[1]) if found else None
 
 
 def standby(view: str) -> str:
-    """The table in which the rows of a view's next definition are made ready."""
+    """Name of the table in which a view's next definition is computed."""
     return f"{view}__standby"
 
 
 def owned_by(name: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` that are tables of the definition `name`, of whatever kind it is; in the order to delete them.
+    """Select the tables of the definition `name`, of whatever kind it is, in the order to delete them.
 
     The rows go before the event log that they reflect, and that before its dead letters: after a kill in between, rows
     that were left behind would seem to be ahead of a log that began anew.
@@ -73,35 +73,35 @@ def owned_by(name: str, names: Iterable[str]) -> list[str]:
 
 
 def insert_query(stream: str, number: int) -> str:
-    """A query into a stream; the first is number 1, or later where a view's own branches come first."""
+    """Name of a query into a stream; the first is number 1, or later where a view's own branches come first."""
     return f"{stream}__insert_{number}"
 
 
 def fed_stream(name: str) -> tuple[str, int] | None:
-    """The stream and the number in the name of a query into a stream; None for any other name."""
+    """Stream and number in the name of a query into a stream; None for any other name."""
     found = _INSERT_QUERY.fullmatch(name)
     return (found[1], int(found[2])) if found else None
 
 
 def input_of(entry: str) -> str:
-    """The table that an entry of a version vector names; those of queries into a stream are `query/table`."""
+    """Table in an entry of a version vector; entries of queries into a stream are `query/table`."""
     query, slash, table = entry.partition("/")
     return table if slash and fed_stream(query) else entry
 
 
 def parted(table: str) -> tuple[str, str]:
-    """The definition that a table belongs to, whatever kind of table it is, and what its name has after that."""
+    """Split the name of a table into its definition and the suffix."""
     found = _PARTED.fullmatch(table)
     return (found[1], found[2]) if found else (table, "")
 
 
 def definition_of(table: str) -> str:
-    """The definition that a table which a query can name belongs to: a relation, an event log, rows kept aside."""
+    """Definition of a table that a query can name: a relation, an event log, dead letters."""
     return table.removesuffix("__dead_letters").removesuffix("__log")
 
 
 def shared_stage(digest: str) -> str:
-    """A stage that several views read; `digest` says what it holds."""
+    """Name of a stage that several views read; `digest` identifies its content."""
     return f"{_SHARED}{digest}"
 
 
@@ -111,14 +111,14 @@ def is_shared(table: str) -> bool:
 
 
 def is_made(name: str) -> bool:
-    """True for the names that only Strandline makes: of columns and relations inside rules, of shared stages, of all
-    that belongs to a definition. No definition may have one: it would own, or be, a table of another."""
+    """True for names that only Strandline makes: columns and relations inside rules, shared stages, all tables of a
+    definition. No definition may have one: it would own, or be, a table of another."""
     return name.startswith("_") or is_shared(name) or _MADE.search(name) is not None
 
 
 def own_tables(definition: Definition) -> tuple[str, ...]:
-    """The tables that belong to a definition alone, in the order in which they are made; inner stages are not among
-    them. A query into a stream has none: its rows are the stream's."""
+    """Tables that belong to a definition alone, without inner stages, in the order in which they are made. A query into
+    a stream has none: its rows are the stream's."""
     if isinstance(definition, InsertQuery):
         return ()
     below = (event_log(definition),) if isinstance(definition, Source) else ()
@@ -132,10 +132,10 @@ def own_tables(definition: Definition) -> tuple[str, ...]:
 
 
 def alike(name: str, others: Iterable[str]) -> str | None:
-    """The first of the others that is that name, but for case; None when there is none."""
+    """Find the first of the others that is the same name but for case; None if there is none."""
     return next((other for other in others if other.lower() == name.lower()), None)
 
 
 def differ_only_in_case(what: str, one: str, other: str) -> str:
-    """The message for two such names of `what` ("columns")."""
+    """Message for two such names of `what` ("columns")."""
     return f"the {what} '{one}' and '{other}' differ only in case: Spark and Delta take them for one"

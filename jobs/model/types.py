@@ -184,18 +184,18 @@ def struct(*fields: tuple[str, SqlType]) -> SqlType:
 
 
 def has_null(sql_type: SqlType) -> bool:
-    """True if the type is that of a bare NULL, or holds it anywhere: no column has such a type."""
+    """True if the type is that of a bare NULL, or contains it: no column has such a type."""
     inside = (*sql_type.args, *(field for _, field in sql_type.fields))
     return sql_type.base is BaseType.NULL or any(map(has_null, inside))
 
 
 def as_decimal(sql_type: SqlType) -> SqlType:
-    """The DECIMAL that holds every value of an integer or decimal type."""
+    """Smallest DECIMAL that holds every value of an integer or decimal type."""
     return sql_type if sql_type.base is BaseType.DECIMAL else decimal(INTEGER_DIGITS[sql_type.base], 0)
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
-    """The type both fit into without loss of meaning; None when there is none (ksqlDB widens numbers only)."""
+    """Type that both fit into without loss of meaning; None if there is none (ksqlDB widens numbers only)."""
     if left == right or right.base is BaseType.NULL:
         return left
     if left.base is BaseType.NULL:

@@ -30,12 +30,12 @@ _CLAUSES = ("order", "limit", "offset")
 
 
 def has_first_rows(query: exp.Query) -> bool:
-    """True if a query asks for its first rows: by LIMIT, OFFSET or DISTINCT ON. ORDER BY alone asks for nothing."""
+    """True if a query selects its first rows, by LIMIT, OFFSET or DISTINCT ON; ORDER BY alone selects nothing."""
     return any(query.args.get(clause) is not None for clause in ("limit", "offset")) or _on(query) is not None
 
 
 def first_rows(query: exp.Query) -> exp.Query:
-    """The same query, in which a row's number says whether it is one of the first.
+    """Rewrite LIMIT, OFFSET and DISTINCT ON as a condition on the number of a row.
 
     Raises:
         InvalidQuery: LIMIT or OFFSET is no number; ORDER BY names a position that is not there.
@@ -149,7 +149,7 @@ def _count(clause: exp.Expr) -> int:
 
 
 def without_brackets(select: exp.Select) -> exp.Select:
-    """The same SELECT without brackets around joins; itself when it has none.
+    """Remove brackets around joins; a SELECT without any stays as it is.
 
     Raises:
         NotSupported: an outer join is in such brackets, or before them.
@@ -224,7 +224,7 @@ def _flattened(join: exp.Expr, terms: list[exp.Expression]) -> list[exp.Expr]:
 
 
 def without_filtering_joins(select: exp.Select) -> exp.Select:
-    """The same SELECT with EXISTS in the place of such joins; itself when it has none.
+    """Rewrite SEMI JOIN and ANTI JOIN as EXISTS; a SELECT without any stays as it is.
 
     Raises:
         NotSupported: a RIGHT or FULL JOIN follows one, or it does not say which columns are equal.
@@ -313,7 +313,8 @@ def is_quantified(node: exp.Expr) -> bool:
 
 
 def quantified(node: exp.Expr, value: exp.Expression) -> exp.Expression:
-    """A comparison with ANY or ALL, with its three answers; the value is elaborated. Raises as `member`."""
+    """Rewrite a comparison with ANY or ALL to an expression that is TRUE, FALSE or NULL. The value is elaborated.
+    Raises as `member`."""
     every = isinstance(node.expression, exp.All)
     assert isinstance(node, exp.Binary)
     operator = _OPPOSITE[type(node)] if every else type(node)
@@ -355,12 +356,12 @@ def _extreme(query: exp.Query, name: str) -> exp.Subquery:
 
 
 def existing(node: exp.Exists) -> exp.Expression:
-    """EXISTS as a comparison."""
+    """Rewrite EXISTS as a comparison of a count."""
     return _is_there(_counted(_inner(node.this), None))
 
 
 def member(node: exp.In, *values: exp.Expression) -> exp.Expression:
-    """IN where NULL counts as FALSE: some row of the subquery equals the values, which are elaborated.
+    """Rewrite IN where NULL counts as FALSE: some row of the subquery equals the elaborated values.
 
     Raises:
         InvalidQuery: the subquery has another number of columns.
@@ -369,7 +370,7 @@ def member(node: exp.In, *values: exp.Expression) -> exp.Expression:
 
 
 def membership(node: exp.In, *values: exp.Expression) -> exp.Expression:
-    """IN with its three answers. Raises as `member`."""
+    """Rewrite IN to an expression that is TRUE, FALSE or NULL. Raises as `member`."""
     query = _inner(node.args["query"])
     if len(values) > 1:
         possible = _around_if_read(query, values, lambda items: _all(map(_could_equal, items, values)))
@@ -395,8 +396,8 @@ def _members(node: exp.In, values: Sequence[exp.Expression]) -> exp.Subquery:
 
 
 def _around_if_read(query: exp.Query, values: Sequence[exp.Expression], condition: Condition) -> exp.Subquery:
-    """`_counted` with a condition that reads the values: outside of the query where that has an input by the name of
-    one that they read."""
+    """Add a condition on the values to `_counted`, outside of the query if that has an input of a name that they
+    read."""
     inside = {table.alias_or_name for table in query.find_all(exp.Table)}
     outside = {column.table for value in values for column in value.find_all(exp.Column)}
     return _counted(query, condition, len(values), apart=bool(inside & outside))

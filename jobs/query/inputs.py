@@ -68,7 +68,7 @@ class Part:
         return dict(self.columns).get(name) or self.hidden.get(name)
 
     def column(self, name: str) -> exp.Column:
-        """A reference to one of its columns."""
+        """Refer to one of its columns."""
         found = self.read.get(name)
         return found.copy() if found is not None else column(name, self.alias)
 
@@ -79,7 +79,7 @@ class Part:
 
     @property
     def unnamed(self) -> bool:
-        """True if it was given no name, so that its columns have none before theirs."""
+        """True for an input without an alias, whose columns have no name before theirs."""
         return self.alias.startswith(UNNAMED)
 
     @property
@@ -119,7 +119,7 @@ class Inputs:
         return {alias for part in self.parts for alias in part.aliases}
 
     def resolve(self, column: exp.Column) -> Typed:
-        """The column that a name means, qualified with its input's alias.
+        """Resolve a name to a column, qualified with its input's alias.
 
         Raises:
             UnknownName: no such column or input; nearest names proposed.
@@ -136,7 +136,7 @@ class Inputs:
         return found
 
     def _in_capitals(self, column: exp.Column) -> Typed | None:
-        """The meaning of a quoted name in capitals, to which ksqlDB folds: `F0` is what was declared as F0 or f0."""
+        """Resolve a quoted name in capitals, to which ksqlDB folds: `F0` is the column declared as F0 or f0."""
         if column.name != column.name.upper() or column.name == column.name.lower():
             return None
         folded = column.copy()
@@ -152,8 +152,7 @@ class Inputs:
         return next((part for part in self.parts if _holds(part, node)), None)
 
     def time(self, of: Literal["_timestamp", "_stream_time"] = "_timestamp") -> exp.Expression | None:
-        """The rows' time, or their streams' time (TIMESTAMP): of several streams the greatest; None when nothing has
-        one."""
+        """Time of the rows, or of their streams (TIMESTAMP): of several streams the greatest; None if there is none."""
         having = [part for part in self.parts if part.has_time and part.type_of(of) is not None]
         times: list[exp.Expression] = [part.column(of) for part in [part for part in having if part.stream] or having]
         if len(times) < 2:
@@ -178,7 +177,7 @@ class Inputs:
         return self._unqualified(name, holders) or self._around(column)
 
     def words(self, node: exp.Expr) -> str:
-        """An elaborated expression as a user would write it: without the alias of an only input."""
+        """Write an elaborated expression as a user would: without the alias if there is one input only."""
         made = node.copy()
         for found in made.find_all(exp.Column) if len(self.parts) == 1 else ():
             found.set("table", None)
@@ -272,7 +271,7 @@ def _holds(part: Part, node: exp.Column) -> bool:
 
 
 def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:
-    """The conditions (at least one) joined by AND, an OR among them in parentheses."""
+    """Join at least one condition by AND, with an OR in parentheses."""
     made: exp.Expression | None = None
     for term in terms:
         each: exp.Expression = exp.Paren(this=term) if isinstance(term, exp.Or) else term
@@ -282,12 +281,12 @@ def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:
 
 
 def aliases(node: exp.Expr) -> set[str]:
-    """The aliases of the inputs that an elaborated expression reads, without those of the outer query."""
+    """Aliases of the inputs that an elaborated expression reads, without those of the outer query."""
     return {found.table for found in node.find_all(exp.Column) if OUTER not in found.meta}
 
 
 def is_equality(term: exp.Expr, alias: str, known: set[str]) -> bool:
-    """True if a condition is `a = b` with one side over the input `alias` alone, the other over `known` inputs."""
+    """True if a condition is `a = b` with one side over the input `alias` alone, and the other over `known` inputs."""
     while isinstance(term, exp.Paren):
         term = term.this
     if not isinstance(term, exp.EQ):
@@ -323,12 +322,12 @@ def mark_name(index: int) -> str:
 
 
 def mark_value(value: int) -> exp.Expression:
-    """A mark that is known: 0 or 1, as a BIGINT."""
+    """A mark with a known value, 0 or 1, as a BIGINT."""
     return exp.Cast(this=exp.Literal.number(value), to=data_type(t.BIGINT))
 
 
 def marks_in(block: Block) -> tuple[int, ...]:
-    """The group columns, by their places, whose marks the clauses after grouping read."""
+    """Places of the group columns whose marks the clauses after grouping read."""
     nodes = [*(output.expression for output in block.outputs), *block.partition]
     nodes += [node for node in (block.having, block.qualify) if node is not None]
     nodes += [node for call in block.analytic for node in (*call.arguments, *(each for each, _, _ in call.order))]
@@ -337,7 +336,7 @@ def marks_in(block: Block) -> tuple[int, ...]:
 
 
 def mark_outputs(block: Block) -> tuple[Output, ...]:
-    """The marks that the clauses after grouping read, as columns of the groups."""
+    """Columns for the marks that the clauses after grouping read."""
     names = [mark_name(index) for index in marks_in(block)]
     return tuple(Output(name, column(name), t.BIGINT) for name in names)
 
@@ -346,7 +345,7 @@ def mark_outputs(block: Block) -> tuple[Output, ...]:
 
 
 def inputs_of(block: Block) -> Inputs:
-    """The scope of a block's inputs, for expressions that are elaborated already."""
+    """Scope of a block's inputs, for expressions that are elaborated already."""
     return Inputs(tuple(_part(each) for each in block.inputs))
 
 
@@ -358,7 +357,7 @@ def _part(each: From) -> Part:
 
 
 def expressions_of(block: Block) -> Iterator[exp.Expression]:
-    """The expressions of all clauses of a block, but for those that only streams have."""
+    """Expressions of all clauses of a block, but for those that only streams have."""
     singles = (block.where, block.having, block.qualify, *(each.on for each in block.inputs), *block.partition)
     yield from (node for node in singles if node is not None)
     for output in (*block.outputs, *block.expand, *(block.group or ())):
@@ -381,12 +380,12 @@ class ReadableColumns:
         self._plain: dict[str, SqlType] = types | {call.name: call.type for call in block.calls}
 
     def resolve(self, column: exp.Column) -> Typed:
-        """The column, which is there, with its type."""
+        """Find the type of a column."""
         return self._inputs.resolve(column) if column.table else Typed(column, self._plain[column.name])
 
 
 def told_apart(block: Block) -> list[exp.Expression]:
-    """The columns that tell the block's rows apart, after grouping if it groups; as far as they can be read."""
+    """Columns that identify a row of the block, after grouping if it groups, as far as they can be read."""
     if block.group is None:
         return identity(block)
     bounds = BOUNDS if block.window is not None else ()
@@ -394,6 +393,6 @@ def told_apart(block: Block) -> list[exp.Expression]:
 
 
 def places_in(trees: Iterable[exp.Expression]) -> list[Place]:
-    """The columns of this query, not of one around it, that some expressions read: in the order of the text."""
+    """Columns of this query, not of the outer one, that some expressions read, in the order of the text."""
     found = (node for tree in trees for node in columns_in(tree) if OUTER not in node.meta)
     return list(dict.fromkeys((node.table, node.name) for node in found))

@@ -132,7 +132,7 @@ Query = Block | SetOperation
 
 
 def relations_of(query: Query) -> tuple[Relation, ...]:
-    """The relations of the catalog that a query reads, each once, in the order of the text."""
+    """Relations of the catalog that a query reads, each once, in the order of the text."""
     if isinstance(query, SetOperation):
         found = [each for branch in query.branches for each in relations_of(branch)]
     else:
@@ -143,7 +143,7 @@ def relations_of(query: Query) -> tuple[Relation, ...]:
 
 
 def reads(query: Query) -> int:
-    """How many tables a query reads, once each part of WITH is put wherever it is named."""
+    """Count the tables that a query reads; a part of WITH counts wherever it is named."""
     known: dict[int, int] = {}
 
     def counted(each: Query) -> int:
@@ -228,13 +228,13 @@ def _adds(part: From) -> bool:
 
 @dataclass
 class NestedFound:
-    """The queries that are found in expressions while a pull query is read, by the names of their nodes."""
+    """Subqueries found in the expressions of a pull query, by the names of their nodes."""
 
     queries: dict[str, Query] = field(default_factory=dict)
     _named: int = 0
 
     def name(self) -> str:
-        """A name for one more."""
+        """Name the next one."""
         self._named += 1
         return f"__q{self._named - 1}"
 
@@ -250,7 +250,7 @@ class OrderItem:
 
 @dataclass(frozen=True)
 class PullQuery:
-    """A pull query, read.
+    """A pull query: the logical query, and what is shown of it.
 
     Attributes:
         query: the SELECT, with the columns behind those shown that only ORDER BY reads.
@@ -268,7 +268,7 @@ class PullQuery:
 
     @property
     def outputs(self) -> tuple[tuple[str, SqlType], ...]:
-        """The names and types of the columns of the answer; no name is there twice."""
+        """Names and types of the columns of the answer; no name occurs twice."""
         return outputs_of(self.query)[: self.shown]
 
     @property
@@ -284,7 +284,7 @@ class PullQuery:
 
 
 def fingerprint(query: Query, semantics: Semantics = "sql") -> str:
-    """16 hex digits that change when the rows of the query do: with its meaning, and with the inputs' columns."""
+    """Hash everything that the rows depend on, the inputs' columns included: 16 hex digits."""
     text = f"{semantics}\n{_text(query, {})}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -326,12 +326,12 @@ _FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind", ("TimeW
 
 
 def field_name(value: object, field: str) -> str:
-    """The name of a dataclass's field in a hash."""
+    """Name of a dataclass's field in a hash."""
     return _FIELDS.get((type(value).__name__, field), field)
 
 
 def plain_text(value: object) -> str:
-    """A value that is neither tree, dataclass nor tuple, as it stands in a hash."""
+    """Text in a hash for a value that is neither tree, dataclass nor tuple."""
     if isinstance(value, BaseType):
         return f"<Kind.{value.name}: {value.value!r}>"
     return repr(value)

@@ -38,7 +38,7 @@ from strandline.jobs.sql.types_text import data_type
 
 @dataclass
 class RowAround:
-    """The row around a nested query, which reads values of it.
+    """The row around a nested query, and the values that the query reads of it.
 
     Attributes:
         name: of the query.
@@ -50,7 +50,7 @@ class RowAround:
     values: list[exp.Expression] = field(default_factory=list)
 
     def find(self, column: exp.Column) -> Typed | None:
-        """The meaning of a name in the query around, as a value by its place. Raises as `Inputs.find`."""
+        """Resolve a name in the query around, as a value by its place. Raises as `Inputs.find`."""
         found = self.inputs.find(column)
         if found is None:
             return None
@@ -82,11 +82,11 @@ class NestedQueries:
         return []
 
     def where(self, tree: exp.Expr) -> list[exp.Expression]:
-        """The conditions of a WHERE, elaborated. Raises as `condition`."""
+        """Elaborate the terms of a WHERE. Raises as `condition`."""
         return conjuncts(condition(tree, self._inputs, "WHERE", self.read))
 
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
-        """A subquery as a value; None for anything else.
+        """Elaborate a subquery to a value; return None for any other node.
 
         Raises:
             InvalidQuery: it has several columns.
@@ -165,13 +165,13 @@ HIDDEN: Final = "__o"
 
 
 def order_items(query: exp.Query) -> list[exp.Expr]:
-    """The items of a query's ORDER BY."""
+    """Items of a query's ORDER BY."""
     clause = query.args.get("order")
     return list(clause.expressions) if clause is not None else []
 
 
 def shown_item(item: exp.Expr, names: Sequence[str]) -> OrderItem | None:
-    """The item as a column of the answer, by its place or its name; None where it is another value.
+    """Match an item with a column of the answer, by place or name; None if it is another value.
 
     Raises:
         InvalidQuery: there are not as many columns.
@@ -186,7 +186,7 @@ def shown_item(item: exp.Expr, names: Sequence[str]) -> OrderItem | None:
 def read_order(
     items: Sequence[exp.Expr], outputs: Sequence[Output], typed: Callable[[exp.Expr], Typed], *, distinct: bool
 ) -> tuple[tuple[Output, ...], tuple[OrderItem, ...]]:
-    """The outputs, with those behind them that only ORDER BY reads, and the order.
+    """Read ORDER BY; return the outputs, with further ones that only ORDER BY reads, and the order.
 
     Args:
         typed: elaborates an expression of the SELECT.
@@ -212,7 +212,7 @@ def read_order(
 
 
 def set_order(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:
-    """The ORDER BY of a UNION, INTERSECT or EXCEPT, over the columns of its answer.
+    """Read the ORDER BY of a UNION, INTERSECT or EXCEPT, over the columns of its answer.
 
     Raises:
         UnknownName, InvalidQuery: an item is no column of the answer.
@@ -228,12 +228,12 @@ def set_order(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:
 
 
 def item_of(item: exp.Expr, column: str) -> OrderItem:
-    """The item over a column."""
+    """Order by a column as an item says."""
     return OrderItem(column, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
 
 
 def not_selected(item: exp.Expr, names: Sequence[str], what: str) -> SqlError:
-    """The error of an item that is no column of the answer, in a query that is ordered by those alone."""
+    """Error for an item that is no column of the answer, where ORDER BY must name one."""
     line, column = position_of(item.this)
     if isinstance(item.this, exp.Column) and not item.this.table:
         return UnknownName.among(f"column of {what}", item.this.name, names, line=line, column=column)
@@ -246,7 +246,7 @@ def not_selected(item: exp.Expr, names: Sequence[str], what: str) -> SqlError:
 
 
 def place_of(node: exp.Literal, count: int, clause: str) -> int:
-    """The place that a whole number names, from 0.
+    """Place, from 0, that a whole number names.
 
     Raises:
         InvalidQuery: the SELECT list is shorter.
@@ -297,13 +297,13 @@ _AROUND: Final = (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.Respec
 
 
 def column_name(node: exp.Expr) -> str:
-    """The name of an item of a SELECT list without AS."""
+    """Name an item of a SELECT list without AS."""
     return _named(node)[0] or NAMELESS
 
 
 def _named(node: exp.Expr) -> tuple[str, bool]:
-    """A name, empty if there is none, and whether it is a name of its own: those of CASE and of types are put aside for
-    that of what is inside."""
+    """Name of a node, empty if there is none, and whether it is its own. A name by CASE or by a type gives way to one
+    inside."""
     if type(node) in _OWN:
         name = _OWN[type(node)](node)
         return name, name != ""
@@ -324,7 +324,7 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
 
 
 def _or_else(inner: exp.Expr | None, name: str) -> tuple[str, bool]:
-    """The name of what is inside if it has one of its own, else this one."""
+    """Name of the inner node if it is its own, else this one."""
     found, own = _named(inner) if inner is not None else ("", False)
     return (found, True) if own else (name, False)
 
@@ -348,7 +348,7 @@ E = TypeVar("E", bound=exp.Expr)
 
 
 def with_clock(tree: E, columns: Collection[str], moment: dt.datetime, unnamed: Unnamed) -> E:
-    """The query with the moment, in UTC, in the place of the clock's functions. In place.
+    """Replace the functions of the clock by a moment in UTC, in place.
 
     Args:
         columns: names of the relations' columns.

@@ -80,14 +80,14 @@ class Applied:
 
 
 def pipeline_of(path: Path) -> str:
-    """The pipeline that a file's definitions belong to. Raises InvalidQuery: the name is too long."""
+    """Pipeline of a file's definitions. Raises InvalidQuery: the name is too long."""
     check_name(path.stem)
     return path.stem
 
 
 @contextmanager
 def in_file(path: Path) -> Iterator[None]:
-    """Name the file where an error of the body names a line. Raises SqlError."""
+    """Add the file to the place of an SqlError that the body raises."""
     try:
         yield
     except SqlError as error:
@@ -96,7 +96,7 @@ def in_file(path: Path) -> Iterator[None]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of statements. Raises SqlSyntaxError: it is no UTF-8 text."""
+    """Read a file of statements. Raises SqlSyntaxError: it is no UTF-8 text."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def read_text(path: Path) -> str:
 
 
 def apply(path: Path, settings: Settings) -> Applied:
-    """Register the definitions of a file, with what its sidecar says of them; all of them, or none.
+    """Register the definitions of a file and its sidecar: all of them, or none.
 
     Raises:
         SqlError: a statement cannot be parsed or is refused; nothing was changed.
@@ -117,7 +117,7 @@ def apply(path: Path, settings: Settings) -> Applied:
 
 
 def plan_apply(path: Path, settings: Settings) -> ApplyPlan:
-    """What applying a file would change; nothing is changed.
+    """Plan the changes that applying a file would make; nothing is changed.
 
     Raises:
         SqlError: a statement is refused.
@@ -147,7 +147,7 @@ def _applied(path: Path, settings: Settings) -> Applied:
 def _read(
     path: Path, interpreter: Interpreter
 ) -> tuple[list[CreateType], list[CreateFunction], list[Statement], list[catalog_changes.Defining]]:
-    """The types, functions and other statements of a file, and its definitions with what the sidecar says of them."""
+    """Read a file and its sidecar: types, functions, other statements, and definitions with the sidecar's options."""
     statements = parse(read_text(path), interpreter.catalog.types)
     types = [s for s in statements if isinstance(s, CreateType)]
     functions = [s for s in statements if isinstance(s, CreateFunction)]
@@ -158,13 +158,13 @@ def _read(
 
 
 def _missing(changes: Sequence[catalog_changes.Change], interpreter: Interpreter) -> tuple[str, ...]:
-    """The names of the pipeline that no change is about."""
+    """Names of the pipeline that no change is about."""
     named = {change.definition.name for change in changes}
     return tuple(d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
 
 
 def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
-    """Execute the statements of a file in order, with what its sidecar says; errors as of `Interpreter.run`."""
+    """Execute the statements of a file and its sidecar in order. Errors as of `Interpreter.run`."""
     statements = with_sidecar(parse(read_text(path), interpreter.catalog.types), path)
     return (interpreter.execute(statement) for statement in statements)
 
@@ -172,7 +172,7 @@ def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
 def _rehearse(
     functions: Sequence[CreateFunction], statements: Sequence[catalog_changes.Defining], interpreter: Interpreter
 ) -> tuple[catalog_changes.Change, ...]:
-    """Register the statements in a copy of the catalog first, so that an error changes nothing; what they change."""
+    """Register the statements in a copy of the catalog first, so that an error changes nothing; return the changes."""
     changes: list[catalog_changes.Change] = []
     with TemporaryDirectory(prefix="strandline-") as scratch:
         copy = Lake(Path(scratch))
@@ -200,7 +200,7 @@ def _rehearse(
 def _rehearse_replacement(
     catalog: Catalog, lake: Lake, present: Source | View, definition: Source | View
 ) -> str | None:
-    """Put a definition in the copy of the catalog; why the rows that are to be computed will not be proved."""
+    """Put a definition in the copy of the catalog; return the reason why its rows will not be proved."""
     from strandline.jobs.operate.replace import check_events
     from strandline.jobs.operate.verify.recompute import unprovable
 
@@ -289,7 +289,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """The steps of applying a file, in order. Nothing was changed yet. Steps have the names that are stored."""
+    """The steps of applying a file, in order, with stored names. Nothing was changed yet."""
 
     pipeline: str
     steps: tuple[Step, ...]
@@ -313,7 +313,7 @@ class ApplyPlan:
 def plan_of(
     pipeline: str, changes: Sequence[Change], missing: Sequence[str], catalog: Catalog, lake: Lake
 ) -> ApplyPlan:
-    """The plan of these changes.
+    """Plan these changes.
 
     Args:
         changes: as a rehearsal made them.
@@ -385,7 +385,7 @@ AnyStatement = TypeVar("AnyStatement", bound=Statement)
 
 
 def with_sidecar(statements: Sequence[AnyStatement], file: Path) -> list[AnyStatement]:
-    """The statements of a file, with the options that its sidecar adds; unchanged when there is none.
+    """Add the options of a file's sidecar to its statements, if there is one.
 
     Raises:
         InvalidQuery: the sidecar is not a mapping of names to options.

@@ -74,7 +74,7 @@ class Change:
 
 
 def described(definition: Definition) -> Text:
-    """A definition in words: `stream 'readings'`."""
+    """Describe a definition: `stream 'readings'`."""
     if isinstance(definition, InsertQuery):
         return sentence("query '{}' into '{}'", Name(definition.name), Name(definition.target))
     if isinstance(definition, View) and definition.materialized:
@@ -133,8 +133,8 @@ def register(
 
 
 def _kept(existing: Definition, definition: Definition, catalog: Catalog, replacing: Replace) -> Change:
-    """The change of what gives the same rows as before: none, or of its ownership. Where it stands by a replacement
-    of which a killed process has left the end, that comes first."""
+    """Change of a definition that gives the same rows as before: none, or only of ownership. If a killed process left a
+    replacement unfinished, finish that first."""
     begun, unproved = _begun(existing, catalog), None
     if begun == "this" and isinstance(existing, Source | View):
         try:
@@ -159,7 +159,7 @@ def _begun(definition: Definition, catalog: Catalog) -> Begun | None:
 def _replaced_live(
     existing: Definition, definition: Definition, catalog: Catalog, lake: Lake, replacing: Replace
 ) -> Change | None:
-    """The change of what others go on reading meanwhile: a view, a source that gets columns. None: it is neither."""
+    """Replace a view, or add columns to a source, while others go on reading; None if it is neither."""
     from strandline.jobs.session.define.altered import extends
     from strandline.jobs.session.define.former_columns import check_added_columns
 
@@ -186,7 +186,7 @@ def _late(definition: Definition, catalog: Catalog, lake: Lake) -> tuple[str, ..
 
 
 def _repair(definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake) -> Change:
-    """Put a definition in the place of its broken file; it stays in its pipeline, as far as that is known."""
+    """Replace a broken file by a definition, which stays in its pipeline, as far as that is known."""
     from strandline.jobs.session.repair import as_it_was, check_repaired
 
     definition = as_it_was(definition, again, catalog, lake)
@@ -206,8 +206,8 @@ def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None
 
 
 def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> None:
-    """Check, before a source is registered, what its topic may contradict: the kind of the lake's topics, and for a new
-    source the number of partitions that it states.
+    """Check, before a source is registered, that its topic does not contradict it: the kind of the lake's topics, and
+    for a new source the number of partitions.
 
     Raises:
         TopicsElsewhere: the settings do not lead to the lake's topics.
@@ -261,7 +261,8 @@ def _writers(name: str, catalog: Catalog) -> set[str]:
 
 
 def _check_replacement(existing: Definition, lake: Lake) -> None:
-    """Refuse to change what has rows in the lake (NotSupported): they were read with the former columns."""
+    """Refuse to change a definition that has rows in the lake (NotSupported): they were read with the former
+    columns."""
     if any((table / "_delta_log").exists() for table in table_paths(existing.name, lake)):
         raise NotSupported(
             sentence("{} has rows in the lake: changing it in place is not supported yet", described(existing)),
@@ -300,7 +301,7 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
 
 
 def _cascade(statement: Drop, catalog: Catalog) -> list[Drop]:
-    """The drops of a definition and of all that reads it, the last reader first. Each is whole; a kill leaves the rest.
+    """Drops of a definition and of all its readers, the last reader first. Each is whole; a kill leaves the rest.
 
     Raises:
         NameInUse: a query into a stream reads it: dropping the stream would take away more.
@@ -337,7 +338,7 @@ def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
 
 
 def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
-    """The shared tables that nothing reads once `name` is removed; see `unread`."""
+    """Shared tables that nothing reads once `name` is removed; see `unread`."""
     from strandline.jobs.run.shared.reading import shared_tables, unread
 
     if catalog.broken:
@@ -352,7 +353,7 @@ def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
 
 
 def _check_kind(statement: Drop, definition: Definition) -> None:
-    """Refuse to drop what is of another kind than the statement says (NotSupported)."""
+    """Refuse to drop a definition of another kind than the statement says (NotSupported)."""
     if statement.what == "ANY":
         return
     if isinstance(definition, InsertQuery):
@@ -379,7 +380,7 @@ def _check_kind(statement: Drop, definition: Definition) -> None:
 
 
 def rename(statement: Rename, catalog: Catalog) -> str:
-    """Call a definition by another name from now on.
+    """Change the name that people see of a definition.
 
     Args:
         statement: with the name that it is stored under.

@@ -33,7 +33,7 @@ _HINTS = {
 
 
 def assign(value: object, sql_type: SqlType, place: str) -> object:
-    """`value` as a value of `sql_type`, converted only where nothing can be lost.
+    """Convert a value to `sql_type`, only if nothing can be lost.
 
     INT widens to BIGINT, DECIMAL and DOUBLE; a DECIMAL without a fraction is a whole number; text is read as DATE, TIME
     or TIMESTAMP. Any other conversion is an error.
@@ -55,7 +55,7 @@ def assign(value: object, sql_type: SqlType, place: str) -> object:
 
 
 def assign_text(text: str, sql_type: SqlType, place: str) -> object:
-    """A text literal as a value of `sql_type`: it has no type of its own, and means a value of the column's.
+    """Convert a text literal to `sql_type`: a literal has no type of its own, so it means a value of the column's.
 
     Raises:
         TypeMismatch: it cannot be read as that type, or only with loss.
@@ -70,7 +70,7 @@ def assign_text(text: str, sql_type: SqlType, place: str) -> object:
 
 
 def convert(value: object, sql_type: SqlType) -> object:
-    """`value` converted by CAST: as `assign`, also from and to text and from wider numbers (fractions are cut).
+    """Convert a value by CAST: as `assign`, and also from and to text and from wider numbers (fractions are cut).
 
     Raises:
         TypeMismatch: the value cannot be read as `sql_type`.

@@ -139,7 +139,7 @@ class Interpreter:
         return Message(name_map.localized(result.text)) if isinstance(result, Message) else result
 
     def stored(self, statement: S) -> S:
-        """The statement with the names that definitions are stored under. Errors as of `stored_statement`."""
+        """Replace the names that people see by stored ones. Errors as of `stored_statement`."""
         name_map = self.catalog.name_map
         return stored_statement(statement, name_map, self.catalog.types) if name_map.names else statement
 
@@ -169,7 +169,7 @@ class Interpreter:
                 raise AssertionError(statement)
 
     def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
-        """Define or alter a source, define a view or a query into a stream; a source's topic is created if absent.
+        """Define or alter a source, define a view or a query into a stream; create a source's topic if absent.
 
         Args:
             statement: as `stored` gives it.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def as_it_was(
     definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake
 ) -> Definition:
-    """The definition with what its statement does not say, and its broken file did: which columns came later.
+    """Restore the part of a definition that only its broken file knew: which columns were added later.
 
     Args:
         definition: of the statement as it is read today.
@@ -56,7 +56,7 @@ def as_it_was(
 
 
 def _added(source: Source, lake: Lake) -> int:
-    """How many of its columns a source was given later, by the schema of its event log."""
+    """Number of columns that a source was given later, by the schema of its event log."""
     path = lake.table(tables.event_log(source))
     head = reader.head(path)
     if head is None:
@@ -111,7 +111,7 @@ def _fits(query: View | InsertQuery, catalog: Catalog) -> bool:
 
 
 def _made_rows(definition: Definition, broken: Broken, lake: Lake) -> bool:
-    """True if the rows that are in the lake, if any, are of this definition."""
+    """True if the rows in the lake, if any, are of this definition."""
     if isinstance(definition, InsertQuery):
         return broken.holds(definition.fingerprint)
     head = reader.head(lake.table(definition.name))

@@ -86,7 +86,7 @@ def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> D
 
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
-    """`EXPLAIN name|SELECT …`: the plan by which it is maintained, with reasons."""
+    """`EXPLAIN name|SELECT …`: the plan of maintenance, with reasons."""
     from strandline.jobs.ivm.explain.view import explain
 
     found = catalog.get(statement.name) if statement.name is not None else None
@@ -197,7 +197,7 @@ _LAST = 20
 
 
 def print_topic(statement: Print, settings: Settings, lake: Lake) -> Rows:
-    """The records of a topic, partition by partition: the last ones, or with FROM BEGINNING all that are kept.
+    """Read the records of a topic, partition by partition: the last ones, or with FROM BEGINNING all that are kept.
 
     Raises:
         UnknownName: there is no such topic.

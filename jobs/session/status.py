@@ -122,7 +122,7 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
 
 
 class Topics:
-    """The topics of a lake, asked no more once they have not answered: each try would take seconds."""
+    """The topics of a lake. After one does not answer, none is asked again, since each try would take seconds."""
 
     def __init__(self, settings: Settings, lake: Lake, catalog: Catalog) -> None:
         self._settings = settings

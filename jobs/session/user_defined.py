@@ -72,7 +72,7 @@ def register_function(statement: CreateFunction, catalog: Catalog, allowed: Coll
 
 
 def drop_function(statement: DropFunction, catalog: Catalog) -> str:
-    """Remove a function from the catalog; returns the message for the user.
+    """Remove a function from the catalog; return the message for the user.
 
     Raises:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.
@@ -115,12 +115,12 @@ def describe_function(name: str, catalog: Catalog) -> Document:
 
 
 def change_types(statement: CreateType | DropType, catalog: Catalog) -> str:
-    """Execute CREATE TYPE or DROP TYPE; the message for the user. Raises as `create_type` and `_drop_type`."""
+    """Execute CREATE TYPE or DROP TYPE; return the message for the user. Raises as `create_type` and `_drop_type`."""
     return _drop_type(statement, catalog) if isinstance(statement, DropType) else create_type(statement, catalog)
 
 
 def create_type(statement: CreateType, catalog: Catalog) -> str:
-    """Give a type a name; the message for the user.
+    """Give a type a name; return the message for the user.
 
     Raises:
         NameTaken: the name stands for another type, and the statement does not say IF NOT EXISTS.
@@ -144,7 +144,7 @@ def create_type(statement: CreateType, catalog: Catalog) -> str:
 
 
 def _drop_type(statement: DropType, catalog: Catalog) -> str:
-    """Forget the name of a type; the message for the user.
+    """Forget the name of a type; return the message for the user.
 
     Raises:
         UnknownName: there is none, and the statement does not say IF EXISTS.

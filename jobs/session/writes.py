@@ -67,7 +67,7 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
 
 
 def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> Source:
-    """The source whose topic a statement writes.
+    """Find the source whose topic a statement writes.
 
     Raises:
         UnknownName: there is no such stream or table.
@@ -188,7 +188,7 @@ def _assigned(statement: Update, source: Source) -> dict[str, object]:
 
 
 def _keys(where: exp.Expression, source: Source) -> list[Key]:
-    """The keys that a condition names: `column = constant` or `column IN (constants)` for each key column."""
+    """Read the keys that a condition names: `column = constant` or `column IN (constants)` for each key column."""
     found: dict[str, list[object]] = {}
     types = {column.name: column.type for column in source.columns if column.key}
     for term in _terms(where):
@@ -263,7 +263,7 @@ _DECODERS: dict[str, Callable[[str], bytes]] = {
 
 
 def evaluate(expression: exp.Expr, sql_type: SqlType, column: str) -> object:
-    """The value of a constant expression as a value of `column`.
+    """Evaluate a constant expression as a value of `column`.
 
     Raises:
         TypeMismatch: the value does not fit the column's type; nothing is converted with loss.
@@ -283,7 +283,7 @@ def evaluate(expression: exp.Expr, sql_type: SqlType, column: str) -> object:
 
 
 def value_of(node: exp.Expr) -> object:
-    """The value of a constant expression, in its own type. Raises as `evaluate` does."""
+    """Evaluate a constant expression, in its own type. Raises as `evaluate` does."""
     evaluator = _EVALUATORS.get(type(node))
     if evaluator is None:
         raise _not_constant(node)
@@ -334,7 +334,7 @@ def _computed(operation: type[exp.Expr], left: object, right: object, node: exp.
 
 
 def _whole(left: int, right: int) -> int:
-    """Division of integers, rounded towards zero as in Java (Python rounds down)."""
+    """Divide integers, rounding towards zero as Java does (Python rounds down)."""
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
 

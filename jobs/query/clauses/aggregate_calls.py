@@ -29,7 +29,7 @@ from strandline.state_store.wording import Name, sentence
 
 
 class Calls:
-    """The aggregate calls of one query; a call that is written twice is kept once."""
+    """The aggregate calls of one query, each kept once."""
 
     def __init__(self, inputs: Inputs, semantics: Semantics) -> None:
         self._inputs = inputs
@@ -42,7 +42,7 @@ class Calls:
         return tuple(self._calls.values())
 
     def read(self, node: exp.Expression, typed: Infer) -> Typed | None:
-        """An aggregate call, elaborated; None when `node` is something else.
+        """Elaborate an aggregate call; return None for any other node.
 
         Raises:
             TypeMismatch, InvalidQuery: the function does not take these arguments, or needs an order that is missing.
@@ -115,7 +115,7 @@ class Calls:
         return Typed(made, bound.type)
 
     def call_of(self, node: exp.Expr) -> AggregateCall | None:
-        """The aggregate call that an elaborated node stands for; None for any other node."""
+        """Find the aggregate call that an elaborated node stands for; None for any other node."""
         return self._calls.get(sql_of(node)) if isinstance(node, exp.Anonymous | exp.Filter) else None
 
     def _function_of(self, node: exp.Expression) -> AggregateFunction | None:
@@ -185,7 +185,7 @@ _QUANTILES = {
 
 @dataclass(frozen=True)
 class OrderedCall:
-    """A call with an order.
+    """An aggregate call with an order of its own.
 
     Attributes:
         function: its name in the list of aggregate functions.
@@ -201,7 +201,7 @@ class OrderedCall:
 
 
 def usual(node: exp.Expression) -> exp.Expression:
-    """An aggregate call of another dialect as ours; any other node stays as it is.
+    """Rewrite an aggregate call of another dialect as ours; leave any other node as it is.
 
     COUNT_IF(p)             COUNT(*) FILTER (WHERE p)
     MEDIAN(x)               PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)
@@ -245,7 +245,7 @@ def _value(node: exp.Expr) -> exp.Expression:
 
 
 def ordered_call(node: exp.Expr) -> OrderedCall | None:
-    """The parts of a call with an order; None for a call without one, and for anything else.
+    """Take a call with an order apart; return None for any other node.
 
     Raises:
         InvalidQuery: the function has no order.
@@ -323,7 +323,8 @@ OVER_GROUPS = (*_TAKERS, "ARRAY_AGG", "COLLECT_LIST")
 
 
 def without_words(node: exp.Expression, takers: tuple[str, ...]) -> tuple[exp.Expression, bool]:
-    """A call, perhaps with FILTER, without the words; and True if it ignores NULLs. Any other node stays as it is.
+    """Take IGNORE NULLS or RESPECT NULLS off a call, perhaps under FILTER; the second value is True if it ignores
+    NULLs. Any other node stays as it is.
 
     Raises:
         InvalidQuery: the words stand with a function that is not among `takers`.
@@ -348,7 +349,7 @@ def without_words(node: exp.Expression, takers: tuple[str, ...]) -> tuple[exp.Ex
 
 
 def value_of(call: exp.Expr) -> exp.Expression:
-    """The value that a call without the words is about: its first argument.
+    """First argument of a call without those words: the value that it is about.
 
     Raises:
         InvalidQuery: it has none.

@@ -52,7 +52,7 @@ def read_block(select: exp.Select, context: Context) -> Block:
 def read_in_order(
     select: exp.Select, context: Context, items: Sequence[exp.Expr]
 ) -> tuple[Block, int, tuple[OrderItem, ...]]:
-    """The SELECT of a pull query, the number of its columns that are shown, and its order.
+    """Read the SELECT of a pull query: its block, the number of columns that are shown, and its order.
 
     What ORDER BY alone reads stands behind the columns that are shown.
 
@@ -65,7 +65,7 @@ def read_in_order(
 
 
 def _check_names(order: Sequence[exp.Expr], select: exp.Select, outputs: Sequence[Output]) -> None:
-    """Check that a name in ORDER BY is not that of two items of the SELECT list with different values.
+    """Check that a name in ORDER BY does not stand for two different values of the SELECT list.
 
     Raises:
         InvalidQuery: it is.
@@ -85,7 +85,7 @@ def _check_names(order: Sequence[exp.Expr], select: exp.Select, outputs: Sequenc
 
 
 def _without_order(select: exp.Select, context: Context) -> exp.Select:
-    """A SELECT without an ORDER BY that no LIMIT follows: it must be one, and says nothing of which rows there are.
+    """Drop an ORDER BY without LIMIT, after checking it: it does not change which rows there are.
 
     Raises:
         SqlError: it is none; or the statement is CREATE STREAM or TABLE.
@@ -308,7 +308,7 @@ _ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
 
 
 def check_clauses(select: exp.Select) -> None:
-    """Check that a SELECT has none of the clauses that nobody reads.
+    """Refuse the clauses that parse but are not supported.
 
     Raises:
         NotSupported: it has one.
@@ -330,7 +330,7 @@ def check_clauses(select: exp.Select) -> None:
 
 
 def check_order(query: exp.Query) -> None:
-    """Check that a query of CREATE STREAM or TABLE has no order of its own: a stored table has none.
+    """Refuse an order in a query of CREATE STREAM or TABLE: a stored table has none.
 
     Raises:
         NotSupported: ORDER BY, LIMIT or OFFSET.
@@ -348,7 +348,7 @@ def check_order(query: exp.Query) -> None:
 
 
 def repeats_rows(select: exp.Select) -> bool:
-    """True if a clause of a SELECT makes several rows of one, as UNNEST does: a stage does that once."""
+    """True if a clause of a SELECT makes several rows of one, as UNNEST does. A stage can do that only once."""
     group = select.args.get("group")
     sets = group is not None and (group.args.get("rollup") or group.args.get("cube") or group.find(*_SETS) is not None)
     calls = (node for item in select.expressions for node in item.find_all(exp.Anonymous))

@@ -43,7 +43,7 @@ class Lifted:
 
 
 def lifted(query: Query, alias: str) -> Lifted:
-    """A subquery under a new alias, and the conditions that join it with the outer query.
+    """Make an input of a subquery, under a new alias, with the conditions that join it with the outer query.
 
     Raises:
         NotSupported: such a condition stands anywhere but between the ANDs of its WHERE, or of ON of inner joins.
@@ -70,7 +70,7 @@ def lifted(query: Query, alias: str) -> Lifted:
 
 
 def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
-    """A correlated aggregate as an input with one row per group, to be joined on the correlated columns.
+    """Make an input of a correlated aggregate: one row per group, joined on the correlated columns.
 
     Returns:
         The input, and its value for an outer row, also where nothing matches; None when nothing correlates.
@@ -124,7 +124,7 @@ def _split(block: Block) -> tuple[list[exp.Expression], Block]:
 
 
 def _apart(condition: exp.Expression | None) -> tuple[list[exp.Expression], exp.Expression | None]:
-    """What AND joins in a condition: that which reads the outer query, and the rest as a condition."""
+    """Split a condition at its ANDs: the terms that read the outer query, and the rest as one condition."""
     outside = [term for term in conjuncts(condition) if from_outside(term)]
     inside = [term for term in conjuncts(condition) if not from_outside(term)]
     return outside, conjoined(inside) if inside else None
@@ -136,7 +136,7 @@ def _has_more(block: Block) -> bool:
 
 
 def _check_inside(query: Query) -> None:
-    """Check that nothing reads the outer query, at any depth: what does stands in another stage than its columns."""
+    """Check that nothing at any depth reads the outer query: its columns are not in reach of an inner stage."""
     if isinstance(query, SetOperation):
         for branch in query.branches:
             _check_inside(branch)

@@ -49,7 +49,7 @@ _SIDES: dict[str, JoinType] = {"": "inner", "LEFT": "left", "RIGHT": "right", "F
 
 @dataclass(frozen=True)
 class Context:
-    """The context in which a SELECT is read.
+    """What surrounds a SELECT while it is read: catalog, statement, common table expressions, outer query.
 
     Attributes:
         kind: `stream` or `table`, as the statement says; None for a materialized view and for a query inside another.
@@ -83,11 +83,11 @@ class Context:
         return self.nested is not None
 
     def within(self, outer: Outer | None = None) -> Context:
-        """The context of a query inside this one; one in FROM of a pull query reads what is around that as well."""
+        """Context of a query inside this one. In a pull query, one in FROM can also read the queries around."""
         return replace(self, kind=None, outer=outer or (self.outer if self.pulls else None), outermost=False)
 
     def nested_in(self, inputs: Inputs) -> NestedQueries | None:
-        """The reader of the queries in expressions over these inputs; None for a view."""
+        """Reader of the subqueries in expressions over these inputs; None for a view."""
         if self.nested is None:
             return None
         return NestedQueries(inputs, self.nested, lambda tree, around: self.read(tree, self.within(around)))
@@ -95,7 +95,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Joined:
-    """A part and its JOIN node, which is None for the first part.
+    """A part of FROM and its JOIN node, which is None for the first part.
 
     Attributes:
         unnest: the node of an UNNEST, whose arrays are still to be read; its part has no columns yet.
@@ -118,7 +118,7 @@ class Joined:
 
 
 def read_with(tree: exp.Expr, context: Context) -> Context:
-    """The context with the common table expressions of a query, each read once.
+    """Read the common table expressions of a query, each once; return the context that holds them.
 
     Raises:
         InvalidQuery: two have one name.
@@ -143,7 +143,7 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
 
 
 def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
-    """The parts of FROM, in the order of the text.
+    """Read the parts of FROM, in the order of the text.
 
     Raises:
         InvalidQuery: there is none in CREATE STREAM or TABLE, or two have one alias.
@@ -179,7 +179,7 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
 
 
 def check_reads(sources: Sequence[Relation | Query], context: Context) -> None:
-    """Check that a query does not read too many tables: a part of WITH is computed wherever it is named.
+    """Check that a query does not read too many tables. A common table expression counts wherever it is named.
 
     Raises:
         NotSupported: it does.
@@ -189,7 +189,7 @@ def check_reads(sources: Sequence[Relation | Query], context: Context) -> None:
 
 
 def named(table: exp.Expr, taken: Sequence[str]) -> exp.Expr:
-    """An input with a name: a subquery or VALUES that was given none gets one that is not taken."""
+    """Give a subquery or VALUES without an alias a free one; leave any other input as it is."""
     if table.alias or not (isinstance(table, exp.Values) or isinstance(table.this, exp.Query)):
         return table
     free = next(name for name in _unnamed_aliases() if name not in taken)
@@ -306,7 +306,7 @@ def _companion_part(alias: str, relation: Relation) -> Part:
 
 
 def join_type(node: exp.Join) -> JoinType:
-    """Whose rows a join keeps.
+    """Type of a join: whose rows it keeps.
 
     Raises:
         NotSupported: its words are others.
@@ -326,7 +326,7 @@ def join_type(node: exp.Join) -> JoinType:
 
 
 def not_in_from(table: exp.Expr) -> NotSupported:
-    """The refusal of a function, or of anything else, that FROM does not know."""
+    """Error for a function, or anything else, that FROM does not know."""
     function = table.this if isinstance(table, exp.Table) else None
     what = function.name if isinstance(function, exp.Anonymous) else table.key.upper()
     line, place = position_of(table)
@@ -336,7 +336,7 @@ def not_in_from(table: exp.Expr) -> NotSupported:
 
 
 def check_first_table(table: exp.Expr) -> None:
-    """Check that the first of FROM has no clause that belongs to a join.
+    """Check that the first table of FROM has no clause that belongs to a join.
 
     Raises:
         InvalidQuery: it has WITHIN or FOR SYSTEM_TIME.

@@ -39,7 +39,7 @@ NOWHERE = Relation("", (), "keyed")
 
 @dataclass(frozen=True)
 class Unnest:
-    """An UNNEST that was read.
+    """An UNNEST as an input.
 
     Attributes:
         part: its columns, which read the items.
@@ -56,12 +56,12 @@ def is_unnest(table: exp.Expr) -> TypeGuard[exp.Table]:
 
 
 def unnest_alias(table: exp.Expr) -> str:
-    """The name by which an UNNEST goes."""
+    """Alias of an UNNEST."""
     return table.alias or UNNEST
 
 
 def read_unnest(table: exp.Table, join: exp.Join | None, before: Inputs) -> Unnest:
-    """An UNNEST whose arrays are over the inputs before it.
+    """Read an UNNEST, whose arrays are over the inputs before it.
 
     Args:
         join: the node that joins it; None for the first of FROM.
@@ -154,7 +154,7 @@ def _or_null(array: Typed, length: exp.Expression) -> Typed:
 
 
 def constant_rows(table: exp.Expr) -> exp.Subquery | None:
-    """The subquery that VALUES stands for; None for anything else.
+    """Rewrite VALUES as a subquery; return None for anything else.
 
     Raises:
         InvalidQuery: its rows have different lengths.
@@ -186,7 +186,7 @@ _FORMS = {"GENERATE_SERIES": "GENERATE_SERIES(from, to [, step])", "RANGE": "RAN
 
 
 def series(table: exp.Expr) -> exp.Expr:
-    """The UNNEST that a series in FROM stands for; anything else stays as it is.
+    """Rewrite GENERATE_SERIES or RANGE as an UNNEST; leave anything else as it is.
 
     Raises:
         InvalidQuery: it has other arguments.
@@ -265,7 +265,7 @@ _MOST_WINDOWS = 1000
 
 
 def window_function(table: exp.Expr) -> exp.Subquery | None:
-    """The subquery that TUMBLE, HOP or SESSION in FROM stands for; None for anything else.
+    """Rewrite TUMBLE, HOP or SESSION as a subquery; return None for anything else.
 
     Raises:
         InvalidQuery: the arguments are others.
@@ -379,7 +379,7 @@ _TIME, _BEGINS, _NUMBER = "session_time_ms", "session_begins", "session_number"
 def sessions(
     source: exp.Column, time: exp.Column, gap: int, keys: Sequence[exp.Column], bounds: tuple[str, str]
 ) -> exp.Select:
-    """The rows of a table with the bounds of their sessions.
+    """Select the rows of a table with the bounds of their sessions.
 
     Args:
         gap: milliseconds.

@@ -48,7 +48,8 @@ def read_groups(
     constants: bool,
     selected: bool = False,
 ) -> tuple[tuple[Typed, ...], tuple[tuple[int, ...], ...]] | None:
-    """The group expressions, each once, and the grouping sets as indexes into them; no sets for a plain GROUP BY.
+    """Read GROUP BY: its expressions, each once, and the grouping sets as indexes into them; no sets for a plain GROUP
+    BY.
 
     Args:
         constants: ksqlDB's semantics: GROUP BY 1 groups by the value 1, and there are no grouping sets.
@@ -114,7 +115,7 @@ def _all_groups(outputs: tuple[Output, ...], calls: Calls, *, constants: bool) -
 
 
 def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """The groups with names: that of the first output with the same expression, or else `__k0`, …."""
+    """Name the groups: as the first output with the same expression, or else `__k0`, …."""
     shown: dict[str, str] = {}
     for output in outputs:
         shown.setdefault(sql_of(output.expression.unnest()), output.name)
@@ -130,7 +131,7 @@ def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tupl
 def over_groups(
     node: exp.Expression, groups: Mapping[str, str], calls: Calls, kept: Collection[str] = ()
 ) -> exp.Expression:
-    """An elaborated expression over the inputs, rewritten over the names of groups and calls.
+    """Rewrite an elaborated expression over the inputs to the names of groups and calls.
 
     Args:
         groups: text of each elaborated group expression -> its name.
@@ -269,7 +270,7 @@ _ALL = "GROUPING_ID"
 
 
 def grouping_call(node: exp.Expression, typed: Infer, *, grouped: bool) -> Typed | None:
-    """A call of GROUPING with its arguments elaborated, to be rewritten by `over_marks`; None for any other node.
+    """Elaborate the arguments of a call of GROUPING, which `over_marks` rewrites; return None for any other node.
 
     Raises:
         InvalidQuery: a query without GROUP BY, or no arguments.
@@ -291,7 +292,7 @@ def grouping_call(node: exp.Expression, typed: Infer, *, grouped: bool) -> Typed
 
 
 def over_marks(node: exp.Expression, groups: Collection[str], *, sets: bool) -> exp.Expression:
-    """A copy of an elaborated expression with GROUPING as a number of marks, the first argument's the highest.
+    """Replace GROUPING by a number made of marks, the first argument's being the highest digit.
 
     Args:
         groups: the texts of the elaborated group expressions, in their order.
@@ -335,7 +336,7 @@ DEFAULT_GRACE = 24 * 60 * 60 * 1000
 def read_window(
     select: exp.Select, inputs: Inputs, *, default_grace: int | None
 ) -> tuple[TimeWindow | None, exp.Expression | None]:
-    """The window, and the column that gives the rows' time; nothing without WINDOW.
+    """Read WINDOW: the window, and the column that gives the rows' time; both None without WINDOW.
 
     Args:
         default_grace: the grace when GRACE PERIOD is not given and the window is not EMIT FINAL.
@@ -383,7 +384,7 @@ GROUPS = "__g"
 
 
 def after_groups(block: Block, values: Sequence[From]) -> Block:
-    """A grouped block whose HAVING, outputs or functions over windows read `values`, as a query over its groups.
+    """Move what HAVING, outputs or window functions compute with `values` into a query over the groups.
 
     Args:
         block: its clauses after grouping are over the names of groups and calls and the columns of `values`; so are

@@ -96,7 +96,7 @@ class Joins:
                 self._join(joined, joined.node, before)
 
     def nest_items(self) -> None:
-        """Make a query of its own of the inputs so far with the items of UNNEST.
+        """Make one query of the inputs so far and the items of UNNEST.
 
         Raises:
             NotSupported: a join before UNNEST has its condition in WHERE, or the statement needs a record key.
@@ -105,7 +105,7 @@ class Joins:
         self.expand = ()
 
     def place(self, found: list[exp.Expression]) -> list[exp.Expression]:
-        """Move what joins inputs from WHERE to the join that waits for a condition; what stays in WHERE.
+        """Move the terms of WHERE that join inputs to the joins that have no condition; return the other terms.
 
         Raises:
             InvalidQuery: a join of CREATE STREAM or TABLE is left without an equality.
@@ -263,7 +263,7 @@ class Joins:
 
 
 def join_order(froms: Sequence[From], where: Sequence[exp.Expression]) -> list[int]:
-    """The places of the inputs in the order in which they join; that of the text where an outer join is among them.
+    """Places of the inputs in the order in which they join: that of the text if an outer join is among them.
 
     Args:
         where: the conditions between the ANDs of WHERE.
@@ -305,7 +305,7 @@ _ALIAS = "__from"
 
 
 def nested(block: Block, inputs: Inputs, number: int) -> tuple[From, Inputs]:
-    """A block as the only input so far, and the names of what it joins, which are read from it.
+    """Make a block the only input so far; return it, and the inputs whose columns are now read from it.
 
     Args:
         block: without outputs; it gets all columns that a name of `inputs` means, and those that tell its rows apart.
@@ -335,7 +335,7 @@ def _moved(inputs: Inputs, read: dict[Place, exp.Column]) -> Inputs:
 
 
 def without_unread(block: Block) -> Block:
-    """The block whose nested FROM gives nothing that is not read: every column is stored by a stage."""
+    """Drop the columns of a nested FROM that nothing reads, since a stage stores every column."""
     trees = [*expressions_of(block), *block.partition_by, *([block.time] if block.time is not None else [])]
     read = set(places_in(trees))
     return replace(block, inputs=tuple(_pruned(each, read) for each in block.inputs))
@@ -350,7 +350,7 @@ def _pruned(source: From, read: set[Place]) -> From:
 
 
 def check_lookup(part: Part, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:
-    """Check the join of events with a table, which each event looks up.
+    """Check the join of a stream with a table whose row each event looks up.
 
     Raises:
         InvalidQuery: it keeps rows of the table, or is not on its primary key.
@@ -385,7 +385,7 @@ def check_table(part: Part, on: exp.Expression, node: exp.Join) -> None:
 
 
 def without_equality(alias: str, tree: exp.Expr | None) -> InvalidQuery:
-    """The refusal of a join without an equality between its sides."""
+    """Error for a join without an equality between its sides."""
     line, place = position_of(tree) if tree is not None else (None, None)
     shown = f": {sql_of(tree)}" if tree is not None else ""
     return InvalidQuery(

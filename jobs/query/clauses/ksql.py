@@ -204,7 +204,7 @@ def _refused(
 
 
 def check_projection(query: Query, kind: Kind) -> None:
-    """Check the selected columns against the rules of the statement.
+    """Check the selected columns of CREATE STREAM or TABLE.
 
     Args:
         kind: the statement creates a stream or a table.
@@ -262,7 +262,7 @@ _FUNCTIONS = ("TRANSFORM", "FILTER")
 
 
 def ksql_block(block: Block) -> Block:
-    """A block whose expressions all have ksqlDB's meaning of NULL; join conditions stay as they are."""
+    """Give all expressions of a block ksqlDB's meaning of NULL; join conditions stay as they are."""
     return replace(
         block,
         where=block.where and ksql_condition(block.where),
@@ -283,12 +283,12 @@ def _outputs(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
 
 
 def ksql_value(expression: exp.Expression) -> exp.Expression:
-    """An elaborated expression whose value is shown or stored, with ksqlDB's meaning of NULL."""
+    """Give an elaborated expression, whose value is shown or stored, ksqlDB's meaning of NULL."""
     return _value(expression.copy())
 
 
 def ksql_condition(expression: exp.Expression) -> exp.Expression:
-    """An elaborated condition with ksqlDB's meaning of NULL; the condition itself may stay NULL instead of FALSE."""
+    """Give an elaborated condition ksqlDB's meaning of NULL; as a whole it may stay NULL instead of FALSE."""
     return _condition(expression.copy())
 
 

@@ -48,7 +48,7 @@ _MOST_ROWS = 2**31 - 1
 
 
 class AnalyticCalls:
-    """The analytic calls of one query; a call that is written twice is kept once."""
+    """The calls OVER windows of one query, each kept once."""
 
     def __init__(self, inputs: Inputs, aggregate: Aggregate, semantics: Semantics) -> None:
         """`aggregate` reads the aggregate calls that stand inside: RANK() OVER (ORDER BY COUNT(*))."""
@@ -66,7 +66,7 @@ class AnalyticCalls:
 
     @property
     def partition(self) -> tuple[exp.Expression, ...]:
-        """The expressions of every PARTITION BY, one after the other, as `partitions` tells them apart."""
+        """Expressions of every PARTITION BY, one after the other; `partitions` says which belong together."""
         return tuple(node for nodes in self._partitions.values() for node in nodes)
 
     @property
@@ -79,7 +79,7 @@ class AnalyticCalls:
         return tuple(made)
 
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
-        """A call OVER a window, as the plain column that holds its value; None when `node` is something else.
+        """Elaborate a call OVER a window to the plain column that holds its value; return None for any other node.
 
         Raises:
             SqlError: no such function, or arguments that do not fit.
@@ -273,7 +273,7 @@ _ALIAS = "__over"
 
 @dataclass(frozen=True)
 class Partition:
-    """The calls of one query that have one PARTITION BY.
+    """The calls of one query that share a PARTITION BY.
 
     Attributes:
         begin, end: the places of its expressions among those of all partitions.
@@ -286,7 +286,7 @@ class Partition:
 
 
 def partitions_apart(block: Block, partitions: Sequence[Partition]) -> Block:
-    """The block with one PARTITION BY in each query; itself when it has one.
+    """Split a block into nested queries with one PARTITION BY each; a block with one stays as it is.
 
     Args:
         block: its `partition` holds the expressions of all partitions, one after the other.

@@ -40,7 +40,7 @@ _ALIAS = "rows"
 
 
 def guarded_query(query: Query, expectations: Iterable[Expectation]) -> Query:
-    """The query with a guard for each of these expectations; the same query when there are none.
+    """Add a guard for each of these expectations around a query; without any it stays as it is.
 
     Raises:
         NotSupported, OptionRefused: no condition on a row stands for one, as `row_condition` says.
@@ -84,7 +84,7 @@ class _Form:
 
 
 def row_condition(expectation: Expectation) -> exp.Expression:
-    """The condition, over plain names of columns.
+    """Condition that stands for an expectation, over plain names of columns.
 
     Raises:
         NotSupported: no single row breaks the expectation, or it has an argument that has no meaning for one.

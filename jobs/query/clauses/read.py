@@ -46,7 +46,7 @@ def read_query(
     kind: Kind | None = None,
     strict: bool = False,
 ) -> Query:
-    """The logical query of a tree: names resolved, types known, conversions explicit.
+    """Read the tree of a view's query: resolve names, infer types, make conversions explicit.
 
     Args:
         kind: `stream` or `table`, as the statement says; None for a materialized view. For the two, ksqlDB's rules
@@ -62,7 +62,7 @@ def read_query(
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
-    """The logical query of a definition, read again from its text, without the rows that its expectations keep out.
+    """Read the query of a definition again from its text, without the rows that its expectations keep out.
 
     Its inputs have the columns that they had when it was registered.
 
@@ -79,7 +79,7 @@ def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
 
 
 def read_tree(tree: exp.Expr, context: Context) -> Query:
-    """The logical query of a tree in its context. Raises as `read_query`."""
+    """Read a tree in its context. Raises as `read_query`."""
     while isinstance(tree, exp.Subquery) and not tree.alias:
         context = read_with(tree, context)
         tree = tree.this
@@ -116,7 +116,7 @@ def read_pull(
     moment: dt.datetime | None = None,
     beside: Mapping[str, Relation] = _NOTHING,
 ) -> PullQuery:
-    """The logical query of a pull query. The tree stays as it is.
+    """Read the tree of a pull query, which stays as it is.
 
     Args:
         unnamed: whose names the columns get that nobody named.
@@ -158,7 +158,7 @@ def _columns_read(tree: exp.Query, catalog: Catalog, beside: Mapping[str, Relati
 
 
 def _check_asked_once(tree: exp.Query) -> None:
-    """Check that no part of a query is for what goes on: EMIT, and the keys of a stream's records."""
+    """Refuse EMIT and PARTITION BY inside a pull query: both are for queries that go on."""
     for select in tree.find_all(exp.Select):
         line, place = position_of(select)
         if select.args.get("emit") is not None and select.args["emit"].name != "FINAL":

@@ -34,7 +34,7 @@ Alternatives = list[tuple[exp.Expression, ...]]
 
 
 def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics) -> Block:
-    """The block with its key, or with `unseen_key` when the key is not selected.
+    """Add the record key to a block, or `unseen_key` if the key is not selected.
 
     Args:
         kind: of ksqlDB's statement; None for any other query.
@@ -64,7 +64,7 @@ def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics
 
 
 def _never_null(block: Block, joins: Joins, wanted: Alternatives) -> Block:
-    """The block whose key column has the value that its joins are on, whichever side of an outer one is missing.
+    """Give the key column the value that its joins are on, whichever side of an outer join is missing.
 
     Args:
         wanted: the columns that are equal to it where nothing is missing.

@@ -38,14 +38,14 @@ _MADE = re.compile(r"__([a-z][0-9]*|at|begins|clock|item|millis|one|session)")
 
 
 def is_reserved(name: str) -> bool:
-    """True if no column can have that name. Those that are stored are taken in any case: `_OFFSET` is `_offset`."""
+    """True if no column can have that name. Stored names are taken in any case: `_OFFSET` is `_offset`."""
     return name in RESERVED or name.lower() in _STORED or name.startswith("__")
 
 
 def read_outputs(
     select: exp.Select, inputs: Inputs, hook: Aggregate, *, naming: Naming, unnamed: Unnamed
 ) -> tuple[Output, ...]:
-    """The visible columns of a SELECT, elaborated.
+    """Read the SELECT list into visible columns.
 
     Args:
         hook: reads values that only the SELECT list can hold: aggregates, functions over windows, subqueries.
@@ -119,7 +119,7 @@ class _Names:
         return self.made_up()
 
     def made_up(self) -> str:
-        """A generated name, for an item without one or with a name that no column may have, as ROWTIME."""
+        """Generate a name for an item without one, or with a name that no column may have, as ROWTIME."""
         return self._free((f"ksql_col_{n}" for n in count()), self._held)
 
     def _free(self, names: Iterable[str], taken: set[str]) -> str:
@@ -135,7 +135,7 @@ def _part_of(node: exp.Expr, found: Typed, inputs: Inputs) -> Part | None:
 
 
 def _told_apart(items: list[Item], inputs: Inputs, *, prefix: bool) -> list[Item]:
-    """The items, with the alias of the input before plain columns that share a name."""
+    """Prefix plain columns that share a name with the alias of their input."""
     if prefix:
         held = Counter(name for part in inputs.parts for name, _ in part.columns)
     else:
@@ -149,7 +149,7 @@ def _told_apart(items: list[Item], inputs: Inputs, *, prefix: bool) -> list[Item
 
 
 def _numbered(items: list[Item]) -> list[Item]:
-    """The items of a pull query: of columns with one name, the later ones get a number, `id_1`, as JSON needs it."""
+    """Number columns of a pull query that share a name, `id_1`, since JSON needs different names."""
     found: list[Item] = []
     for item in items:
         name, taken = item.output.name, [each.output.name for each in found]
@@ -206,7 +206,7 @@ class Item:
 
 
 def stars_of(node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item] | None:
-    """The columns that `*`, `a.*` or `struct->*` stands for; None for anything else."""
+    """Expand `*`, `a.*` or `struct->*` to columns; return None for anything else."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
         return _fields(node, inputs)
     if isinstance(node, exp.Star):
@@ -262,7 +262,7 @@ def _fields(node: exp.Dot, inputs: Inputs) -> list[Item]:
 
 
 def changed(items: list[Item], node: exp.Expr, typed: Callable[[exp.Expr], Typed]) -> list[Item]:
-    """The columns of a star without those of its EXCEPT, with the values of its REPLACE and the names of its RENAME."""
+    """Apply EXCEPT, REPLACE and RENAME to the columns of a star."""
     star = node.find(exp.Star)
     assert star is not None
     for left_out in star.args.get("except_") or ():
@@ -302,7 +302,7 @@ def _place_of(node: exp.Expr, items: list[Item]) -> int:
 
 
 class TableFunctions:
-    """The table functions of one query, each an array; the items of several arrays share rows, side by side."""
+    """The table functions of one query, each an array. The items of several arrays share rows, side by side."""
 
     def __init__(self) -> None:
         self._found: dict[str, Output] = {}
@@ -313,7 +313,7 @@ class TableFunctions:
         return tuple(self._found.values())
 
     def read(self, node: exp.Expression, typed: Infer) -> Typed | None:
-        """A call, as the column of its items; None when `node` is something else.
+        """Elaborate a call to the column of its items; return None for any other node.
 
         Raises:
             TypeMismatch: as `items_of`.

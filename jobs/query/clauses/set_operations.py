@@ -39,7 +39,7 @@ _WORDS: dict[type[exp.Expr], Operation] = {exp.Union: "union", exp.Intersect: "i
 
 
 def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation:
-    """Resolve a UNION, INTERSECT or EXCEPT; `a UNION ALL b UNION ALL c` has three branches.
+    """Read a UNION, INTERSECT or EXCEPT; `a UNION ALL b UNION ALL c` has three branches.
 
     Raises:
         InvalidQuery: the branches differ in the number of columns.
@@ -144,7 +144,7 @@ def _with_columns(branch: Query, names: list[str]) -> Query:
 
 
 def _is_combined(branch: Query) -> bool:
-    """True if another output would change which rows there are, so that a block around it has to give it."""
+    """True if another output would change which rows there are, so that a block around it must add it."""
     return isinstance(branch, SetOperation) or branch.group is not None or bool(branch.analytic) or branch.distinct
 
 

@@ -51,7 +51,7 @@ class Subqueries:
         return [each for each in self.froms if each.join == "left"]
 
     def where(self, tree: exp.Expr) -> list[exp.Expression]:
-        """The conditions of a WHERE that stay, elaborated; IN and EXISTS between its ANDs become inputs.
+        """Elaborate the terms of a WHERE. IN and EXISTS between its ANDs become inputs; the others are returned.
 
         Raises:
             SqlError: a condition that is not valid or not supported, with its position.
@@ -91,7 +91,7 @@ class Subqueries:
         return [infer(each, self._inputs, self.read) for each in row_values(node.this)]
 
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
-        """A subquery that stands for a value, as a column of the input that it becomes; None for anything else.
+        """Turn a subquery that stands for a value into a column of a new input; return None for any other node.
 
         Raises:
             NotSupported: it is not one aggregate.
@@ -246,14 +246,14 @@ _MORE = ("group", "having", "qualify", "offset", "distinct", "time_window", "wit
 
 
 def takes_first(tree: exp.Expr) -> bool:
-    """True if a query asks for its first row alone: ORDER BY … LIMIT 1."""
+    """True if a query selects its first row alone: ORDER BY … LIMIT 1."""
     limit = tree.args.get("limit")
     count = limit.expression if isinstance(limit, exp.Limit) else None
     return isinstance(count, exp.Literal) and count.name == "1" and tree.args.get("offset") is None
 
 
 def without_first(tree: exp.Query) -> exp.Query:
-    """The query with all its rows."""
+    """Drop ORDER BY and LIMIT, so that the query gives all its rows."""
     made = tree.copy()
     made.set("order", None)
     made.set("limit", None)
@@ -261,7 +261,7 @@ def without_first(tree: exp.Query) -> exp.Query:
 
 
 def single_of_limit(tree: exp.Query, query: Query) -> exp.Query:
-    """The aggregate of a query that asks for its first row; `query` is what it means without that."""
+    """Rewrite a query with ORDER BY … LIMIT 1 as an aggregate; `query` is its meaning without both clauses."""
     if not isinstance(tree, exp.Select) or len(tree.selects) != 1:
         return tree
     if not (isinstance(query, Block) and any(map(from_outside, expressions_of(query)))):
@@ -278,7 +278,7 @@ def single_of_limit(tree: exp.Query, query: Query) -> exp.Query:
 
 
 def single_of_key(tree: exp.Query, query: Query) -> exp.Query:
-    """The aggregate of a query whose WHERE names the whole key of its one table; other queries stay as they are."""
+    """Rewrite a query whose WHERE names the whole key of its one table as an aggregate; leave others as they are."""
     if not isinstance(tree, exp.Select) or not isinstance(query, Block) or grows_by_groups(query):
         return tree
     if len(query.inputs) != 1 or query.where is None or query.expand or len(tree.selects) != 1:

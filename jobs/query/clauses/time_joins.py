@@ -38,7 +38,7 @@ from strandline.state_store.wording import Name, sentence
 
 
 def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
-    """Refuse what ksqlDB refuses of joins of streams, as far as it matters here too.
+    """Refuse the joins of streams that ksqlDB refuses, as far as the reasons hold here.
 
     Args:
         kind: of the statement; only CREATE STREAM must say WITHIN.
@@ -88,7 +88,7 @@ def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
 
 
 def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expression:
-    """The condition on the time between an event of `part` and one of the streams before it; both sides have times."""
+    """Condition on the time between an event of `part` and one of the streams before it; both sides have times."""
     time = before.time()
     assert time is not None
     right = _milliseconds(part.column("_timestamp"))
@@ -98,7 +98,7 @@ def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expressi
 
 
 def kept_events(node: exp.Expr, part: Part, before: Inputs) -> list[exp.Expression]:
-    """The conditions that each side's event is still kept when the other comes; none without GRACE PERIOD."""
+    """Conditions that each side's event is still kept when the other arrives; none without GRACE PERIOD."""
     grace = milliseconds(node, "grace")
     left, left_clock = before.time(), before.time("_stream_time")
     if grace is None or left is None or left_clock is None or part.type_of("_stream_time") is None:
@@ -140,7 +140,7 @@ _PROCTIME = call("PROCTIME")
 
 
 def lookup_time(joined: Joined, before: Inputs, catalog: Catalog) -> LookupTime | None:
-    """The time that the clause of a join names; None without the clause.
+    """Read the time that FOR SYSTEM_TIME AS OF names; None without the clause.
 
     Raises:
         InvalidQuery: no event joins a table by ON, or the time is not that of the first input's events.
@@ -178,7 +178,7 @@ def lookup_time(joined: Joined, before: Inputs, catalog: Catalog) -> LookupTime 
 
 
 def lookups_only(select: exp.Select, block: Block, context: Context) -> Block:
-    """The block, where its rows are looked up as of a time, if nothing in it would look them up again.
+    """Check that nothing in a block with FOR SYSTEM_TIME AS OF would look its rows up a second time.
 
     Raises:
         NotSupported: the SELECT groups, numbers or joins what changes, or a query around it reads it.
@@ -271,7 +271,7 @@ _ABOVE = (exp.LTE, exp.LT)
 
 
 def asof_block(froms: Sequence[From], right: From, node: exp.Join) -> Block:
-    """The query of the rows so far with the nearest row of `right` each; without outputs.
+    """Join each row so far with the nearest row of `right`, as a query without outputs.
 
     Raises:
         InvalidQuery: the condition has no inequality, or several.

@@ -28,7 +28,7 @@ _QUOTIENT_SCALE = 6
 
 
 def literal(node: exp.Literal) -> Typed:
-    """A literal with its type: VARCHAR, or INT, BIGINT or DECIMAL by its digits, DOUBLE when it has an exponent.
+    """Type a literal: VARCHAR, or INT, BIGINT or DECIMAL by its digits, DOUBLE with an exponent.
 
     Raises:
         InvalidQuery: it has more digits than a DECIMAL.
@@ -51,7 +51,7 @@ def literal(node: exp.Literal) -> Typed:
 
 
 def negated(value: Typed) -> Typed:
-    """`-value`.
+    """Elaborate `-value`.
 
     Raises:
         TypeMismatch: the value is not a number.
@@ -67,7 +67,7 @@ def negated(value: Typed) -> Typed:
 
 
 def of_bits(node: exp.Binary, left: Typed, right: Typed) -> Typed:
-    """`a & b` and `a | b` of whole numbers, by the wider of their types.
+    """Elaborate `a & b` and `a | b` of whole numbers, by the wider of their types.
 
     Raises:
         TypeMismatch: an operand is no INT or BIGINT.
@@ -81,7 +81,7 @@ def of_bits(node: exp.Binary, left: Typed, right: Typed) -> Typed:
 
 
 def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
-    """The expression `left operator right`, with the type of its result.
+    """Elaborate `left operator right`.
 
     Raises:
         TypeMismatch: the operands are not two numbers (`+` also joins two texts).
@@ -144,7 +144,7 @@ _MOST_MONTHS = 9999 * 12
 
 
 def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
-    """The sum or difference of a date or time and an INTERVAL; None when neither side is one.
+    """Elaborate a sum or difference of a time and an INTERVAL; return None if neither side is one.
 
     Raises:
         TypeMismatch: the other side is no date or time, or a length is taken from it the wrong way round.
@@ -168,7 +168,7 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
 
 
 def of_days(node: exp.Binary, left: Typed, right: Typed) -> Typed | None:
-    """A DATE and a number of days, or the days between two DATEs, as in PostgreSQL; None for any other operation."""
+    """Elaborate a DATE and a number of days, or the days between two DATEs; return None for any other operation."""
     days = (BaseType.INT, BaseType.BIGINT)
     if isinstance(node, exp.Add) and right.type.base is BaseType.DATE and left.type.base in days:
         left, right = right, left

@@ -48,7 +48,7 @@ _DIRECT = {
 
 
 def widened(value: Typed, sql_type: SqlType) -> Typed:
-    """`value` widened to `sql_type`, a type that `common_type` found."""
+    """Widen a value to a type that `common_type` found."""
     if value.type == sql_type:
         return value
     if _has_fields(value.type) or (value.type.is_nested and loses(value.type, sql_type)):
@@ -59,8 +59,8 @@ def widened(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def loses(given: SqlType, sql_type: SqlType) -> bool:
-    """True if the type has no room for all whole digits or places of a number, or of one inside: 38 digits are the most
-    that a DECIMAL has, also one that is the common type of others."""
+    """True if the type has no room for all digits of a number, or of a number inside: a DECIMAL has at most 38, also
+    one that is the common type of others."""
     if sql_type.base is BaseType.DECIMAL and given.base in (BaseType.INT, BaseType.BIGINT, BaseType.DECIMAL):
         number = t.as_decimal(given)
         return number.precision - number.scale > sql_type.precision - sql_type.scale or number.scale > sql_type.scale
@@ -68,14 +68,14 @@ def loses(given: SqlType, sql_type: SqlType) -> bool:
 
 
 def beside(value: Typed, sql_type: SqlType) -> Typed:
-    """`value` as an operand of type `sql_type`: like `widened`, but without a CAST where both engines widen alike."""
+    """Widen an operand to `sql_type`, without a CAST if both engines widen alike."""
     if sql_type.base in (BaseType.BIGINT, BaseType.DOUBLE) and value.type.is_numeric:
         return Typed(value.expression, sql_type)
     return widened(value, sql_type)
 
 
 def converted(value: Typed, sql_type: SqlType) -> Typed:
-    """The conversion `CAST(value AS sql_type)`.
+    """Elaborate `CAST(value AS sql_type)`.
 
     Raises:
         TypeMismatch: there is no such conversion.
@@ -113,13 +113,13 @@ def _has_fields(sql_type: SqlType) -> bool:
 
 
 def asked(value: Typed) -> Typed:
-    """A conversion that the user wrote as TRY_CAST, marked so that a NULL result is not counted as a failure."""
+    """Mark a conversion that the user wrote as TRY_CAST: its NULL is not counted as a failure."""
     value.expression.meta[_ASKED] = True
     return value
 
 
 def is_asked(node: exp.Expr) -> bool:
-    """True for a TRY_CAST that a user wrote, also when it is elaborated already."""
+    """True for a TRY_CAST that the user wrote, elaborated or not."""
     return bool(node.meta.get(_ASKED)) or (isinstance(node, exp.TryCast) and not node.meta.get(_MADE))
 
 
@@ -135,7 +135,7 @@ _VARIABLE = "__c"
 
 
 def members_converted(value: Typed, sql_type: SqlType, convert: Convert) -> Typed:
-    """`value`, an ARRAY, MAP or STRUCT, as another ARRAY, MAP or STRUCT type.
+    """Convert an ARRAY, MAP or STRUCT to another ARRAY, MAP or STRUCT type.
 
     Fields are matched by name, those of ROW(…), which has none of its own, by place.
     """
@@ -162,18 +162,19 @@ def is_row(struct: SqlType) -> bool:
 
 
 def entries(value: Typed) -> Typed:
-    """The pairs of a map, as an ARRAY<STRUCT<k, v>>."""
+    """Pairs of a map, as an ARRAY<STRUCT<k, v>>."""
     pair = t.struct(("k", value.type.args[0]), ("v", value.type.args[1]))
     return Typed(call("ENTRIES", value.expression), t.array(pair))
 
 
 def field(value: Typed, name: str, sql_type: SqlType) -> Typed:
-    """One field of a STRUCT."""
+    """Read a field of a STRUCT."""
     return Typed(exp.Dot(this=value.expression.copy(), expression=identifier(name)), sql_type)
 
 
 def text_of(value: Typed, convert: Convert) -> Typed:
-    """A nested value as text, as in ksqlDB: `[1, 2]`, `{a=1}`, `Struct{a=1}`; NULL inside is the word null."""
+    """Convert a nested value to text, as ksqlDB does: `[1, 2]`, `{a=1}`, `Struct{a=1}`; NULL inside is the word
+    null."""
 
     def text(inner: Typed) -> exp.Expression:
         return convert(inner, t.VARCHAR).expression
@@ -193,7 +194,7 @@ def text_of(value: Typed, convert: Convert) -> Typed:
 
 
 def json_of(value: Typed, convert: Convert) -> Typed:
-    """A value as JSON text; NULL is the word null."""
+    """Convert a value to JSON text; NULL is the word null."""
 
     def json(inner: Typed) -> exp.Expression:
         return json_of(inner, convert).expression

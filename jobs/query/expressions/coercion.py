@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\.[0-9
 
 
 def together(values: Sequence[Typed]) -> list[Typed]:
-    """The values, with text literals read as the type of the others; not yet widened to one type.
+    """Read text literals as the type of the values beside them; nothing is widened yet.
 
     Raises:
         TypeMismatch: a text cannot be read as the type of the others.
@@ -48,7 +48,7 @@ def together(values: Sequence[Typed]) -> list[Typed]:
 
 
 def shared_type(what: str, values: Sequence[Typed]) -> tuple[list[Typed], SqlType]:
-    """The values as `together` reads them, widened to their common type.
+    """Read values as `together` does, and widen them to their common type.
 
     Args:
         what: whose values they are, for the error.
@@ -62,7 +62,7 @@ def shared_type(what: str, values: Sequence[Typed]) -> tuple[list[Typed], SqlTyp
 
 
 def read_as(value: Typed, sql_type: SqlType) -> Typed:
-    """A text literal read as `sql_type`, also inside ARRAY, MAP and STRUCT; anything else as it is.
+    """Read a text literal as `sql_type`, also inside ARRAY, MAP and STRUCT; leave anything else as it is.
 
     Raises:
         TypeMismatch: the text cannot be read as that type.
@@ -78,7 +78,7 @@ def read_as(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def as_time(value: Typed, sql_type: SqlType) -> Typed:
-    """A text literal as a DATE, TIME or TIMESTAMP, in UTC.
+    """Read a text literal as a DATE, TIME or TIMESTAMP, in UTC.
 
     Raises:
         TypeMismatch: it cannot be read as that type.
@@ -94,7 +94,7 @@ def as_time(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def as_text(value: Typed) -> Typed:
-    """A number or BOOLEAN literal as a text literal; anything else as it is."""
+    """Read a number or BOOLEAN literal as a text literal; leave anything else as it is."""
     node = value.expression
     if isinstance(node, exp.Literal) and not node.is_string:
         return Typed(exp.Literal.string(node.name), t.VARCHAR)

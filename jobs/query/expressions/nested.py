@@ -149,7 +149,7 @@ TABLE_FUNCTIONS = frozenset({"EXPLODE", "UNNEST", "CUBE_EXPLODE"})
 
 
 def items_of(call: exp.Anonymous, typed: Infer) -> Typed:
-    """The array whose items become rows, elaborated by `typed`.
+    """Elaborate the array whose items become rows.
 
     Raises:
         TypeMismatch: the argument is no array (for EXPLODE, a map gives its entries), or there are several.
@@ -183,12 +183,12 @@ Bound = Callable[[exp.Expr, Variables], Typed]
 
 
 def variable(name: str, sql_type: SqlType) -> Typed:
-    """A reference to a variable."""
+    """Refer to a variable of a lambda function."""
     return Typed(identifier(name), sql_type)
 
 
 def applied(function: str, items: exp.Expression, name: str, body: exp.Expression) -> exp.Anonymous:
-    """`function(items, name => body)`."""
+    """Build `function(items, name => body)`."""
     made = exp.Lambda(this=body, expressions=[variable(name, t.NULL).expression])
     return exp.Anonymous(this=function, expressions=[items, made])
 

@@ -22,7 +22,7 @@ _META = frozenset(name for name, _ in META_COLUMNS)
 
 @dataclass(frozen=True)
 class Typed:
-    """An expression with its type; its names are columns of the scope's relation, its conversions are explicit."""
+    """An expression with its type, whose names are resolved and whose conversions are explicit."""
 
     expression: exp.Expression
     type: SqlType
@@ -35,7 +35,7 @@ Rules = Mapping[type[exp.Expr], Callable[[Any, Infer], Typed]]
 
 
 class Names(Protocol):
-    """The scope of an expression: it resolves the names of columns."""
+    """Resolver of the names in an expression."""
 
     def resolve(self, column: exp.Column) -> Typed:
         """The column, or the expression that computes a pseudo column.
@@ -104,7 +104,7 @@ class Scope:
 
 
 def column(name: str, table: str | None = None) -> exp.Column:
-    """A reference to a column, by its plain name or that of an input of the query."""
+    """Refer to a column, by its plain name or under the alias of an input."""
     made = exp.Column(this=identifier(name))
     if table is not None:
         made.set("table", identifier(table))
@@ -112,7 +112,7 @@ def column(name: str, table: str | None = None) -> exp.Column:
 
 
 def binary(operator: type[exp.Expr], left: Typed, right: Typed) -> exp.Expression:
-    """The expression `left operator right`."""
+    """Build `left operator right`."""
     made = operator(this=left.expression, expression=right.expression)
     assert isinstance(made, exp.Expression)
     return made
@@ -139,5 +139,5 @@ class Inside:
 
 
 def depth_of(names: Names) -> int:
-    """The number of lambda functions around."""
+    """Number of lambda functions around."""
     return 1 + depth_of(names.outer) if isinstance(names, Inside) else 0

@@ -30,8 +30,7 @@ DATE_PARTS = (*PARTS, _SECONDS)
 
 
 def constant_text(node: exp.Expr) -> str | None:
-    """The text of a constant, in a CAST perhaps, as drivers write their parameters; empty for NULL, None for a value
-    that is computed."""
+    """Text of a constant, perhaps in a CAST as drivers write parameters; empty for NULL, None for a computed value."""
     while isinstance(node, exp.Cast | exp.Paren):
         node = node.this
     if isinstance(node, exp.Null):
@@ -40,7 +39,7 @@ def constant_text(node: exp.Expr) -> str | None:
 
 
 def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
-    """EXTRACT(part, value), elaborated: an INT, for EPOCH a BIGINT.
+    """Elaborate EXTRACT(part, value): an INT, for EPOCH a BIGINT.
 
     Raises:
         InvalidQuery: there is no such part, or the value has none of that kind.
@@ -68,7 +67,7 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def truncated(node: exp.Anonymous, typed: Infer) -> Typed:
-    """DATE_TRUNC('unit', value), elaborated: the TIMESTAMP at which the unit began.
+    """Elaborate DATE_TRUNC('unit', value): the TIMESTAMP at which the unit began.
 
     Raises:
         InvalidQuery: there is no such unit.
@@ -125,7 +124,7 @@ _ZONED = re.compile(r":\d{2}(\.\d+)?\s*(Z|[+-]\d{2}(:?\d{2})?)\s*$", re.I)
 
 
 def java_pattern(pattern: str) -> str:
-    """PostgreSQL's pattern of TO_CHAR and its like as Java's.
+    """Translate PostgreSQL's pattern of TO_CHAR and its like to Java's.
 
     Raises:
         InvalidQuery: a part of it is not known.
@@ -198,7 +197,7 @@ def _zoned(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def _is_of_a_clock(node: exp.Expr) -> bool:
-    """True for what a clock shows somewhere: it is an instant only once a zone is given."""
+    """True for the time that a clock shows somewhere: it becomes an instant only with a zone."""
     match node:
         case exp.Anonymous(this="TIMEZONE"):
             return not _is_of_a_clock(node.expressions[1])

@@ -49,11 +49,11 @@ class Written:
         return self.arguments[0]
 
     def of(self, aggregate: str, *conditions: str) -> str:
-        """An aggregate over the rows that FILTER and the conditions let through."""
+        """Write an aggregate over the rows that FILTER and the conditions let through."""
         return filtered(aggregate, self.where, *conditions)
 
     def listed(self, items: str, *conditions: str) -> str:
-        """DuckDB's list of the items; empty over no rows."""
+        """Write DuckDB's list of the items; empty over no rows."""
         return f"COALESCE({self.of(f'list({items})', *conditions)}, [])"
 
     @property
@@ -63,7 +63,7 @@ class Written:
 
 
 def call_text(written: Written, dialect: Dialect) -> str:
-    """The text of a call's value.
+    """Write the value of an aggregate call.
 
     Raises:
         NotSupported: the engine has no function of its own for it.

@@ -31,17 +31,17 @@ ROW_FAILS = ""
 
 
 def flag(name: str) -> str:
-    """The column of an open subquery that says that an output fails on a row, or the row itself."""
+    """Name of the column of an open subquery that is TRUE if an output, or the row itself, fails."""
     return f"{name}!"
 
 
 def is_open(block: Block, place: int, recompute: Recomputation) -> bool:
-    """True if what fails in the subquery at that place is left to the block."""
+    """True if the block decides what happens to rows that fail in the subquery at that place."""
     return recompute.fate != "null" and is_read_through(block, place, shared=recompute.shared)
 
 
 def marked(block: Block, recompute: Recomputation) -> Block:
-    """The block with a mark on each column of an open subquery that can fail."""
+    """Mark each column of an open subquery that can fail."""
     values: dict[Place, exp.Expression] = {}
     for place, part in enumerate(block.inputs):
         if not isinstance(part.source, Relation) and is_open(block, place, recompute):
@@ -53,7 +53,7 @@ def marked(block: Block, recompute: Recomputation) -> Block:
 
 
 def unsure(query: Query, recompute: Recomputation) -> frozenset[str]:
-    """The outputs of an open query that can fail; ROW_FAILS if rows can fail before outputs are asked for."""
+    """Outputs of an open query that can fail; ROW_FAILS if a row can fail before its outputs are computed."""
     if isinstance(query, SetOperation):
         found: set[str] = set()
         for branch in query.branches:
@@ -71,7 +71,7 @@ def unsure(query: Query, recompute: Recomputation) -> frozenset[str]:
 
 
 def flags_of(block: Block, check: RowCheck) -> dict[str, exp.Expression]:
-    """The flags of an open block that is marked, by the names of the outputs that they are of."""
+    """Flags of an open, marked block, by the names of its outputs."""
     found = {each.name: fails for each in block.outputs if (fails := failing(each.expression)) is not None}
     if check.undecided is not None:
         found[ROW_FAILS] = check.undecided
@@ -79,13 +79,13 @@ def flags_of(block: Block, check: RowCheck) -> dict[str, exp.Expression]:
 
 
 def check_of(block: Block, recompute: Recomputation, needed: Sequence[Needed]) -> RowCheck:
-    """The check of the joined rows of a block that is marked."""
+    """Check of the joined rows of a marked block."""
     joins = [_join_check(block, place, recompute) for place in range(len(block.inputs))]
     return row_check(block.where, needed, joins)
 
 
 def needed_of(block: Block) -> Iterator[Needed]:
-    """What a block computes of each joined row that its WHERE lets through."""
+    """Expressions that a block computes of each joined row that its WHERE lets through."""
     if block.group is not None or block.calls:
         yield from (Needed(each.expression) for each in block.group or ())
         for call in block.calls:
@@ -102,14 +102,14 @@ def needed_of(block: Block) -> Iterator[Needed]:
 
 
 def needed_of_windows(block: Block) -> Iterator[Needed]:
-    """What the functions OVER windows compute of each row."""
+    """Expressions that the functions OVER windows compute of each row."""
     yield from (Needed(each) for each in block.partition)
     for call in block.analytic:
         yield from (Needed(each) for each in (*call.arguments, *(by for by, _, _ in call.order)))
 
 
 def check_of_groups(block: Block) -> RowCheck | None:
-    """The check of the groups of a block, of which each is a row for the clauses behind; None where none is.
+    """Check of the groups of a block, each of which is a row for later clauses; None if none can fail.
 
     A view has the groups in a table of their own when something chooses among them.
     """
@@ -123,7 +123,7 @@ def check_of_groups(block: Block) -> RowCheck | None:
 
 
 def condition(check: RowCheck, recompute: Recomputation, read: Sequence[exp.Expression] = ()) -> exp.Expression | None:
-    """The condition of the rows that are in the result, or an error on those that fail."""
+    """Condition of the rows in the result, or an error on those that fail."""
     match recompute.fate:
         case "null":
             return check.lenient
@@ -134,7 +134,7 @@ def condition(check: RowCheck, recompute: Recomputation, read: Sequence[exp.Expr
 
 
 def passed_on(check: RowCheck) -> exp.Expression | None:
-    """The condition of the rows that an open query gives: those that stay, and those that fail."""
+    """Condition of the rows that an open query gives: those that stay, and those that fail."""
     undecided = check.undecided
     if undecided is None:
         return check.lenient
@@ -201,7 +201,7 @@ def _mapped_call(call: AnalyticCall, change: Change) -> AnalyticCall:
 
 
 def is_read_through(block: Block, place: int, *, shared: bool) -> bool:
-    """True if the input at that place is a subquery that is one with the block.
+    """True if the subquery at that place is one with the block.
 
     Args:
         shared: joins have tables of their own, as with STATE = 'shared'.

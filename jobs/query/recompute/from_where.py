@@ -33,7 +33,7 @@ _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")
 def rows(
     block: Block, recompute: Recomputation, check: RowCheck, more: Iterable[exp.Expression], *, passing: bool = False
 ) -> str:
-    """SELECT of every column that a later clause reads (those of `more` as well), FROM the joined inputs, WHERE.
+    """Select every column that a later clause reads, those of `more` too, FROM the joined inputs, WHERE.
 
     Args:
         check: of the block's rows.
@@ -72,7 +72,7 @@ def _read(block: Block, wanted: Mapping[str, Collection[str]]) -> list[exp.Expre
 
 
 def meta_column(block: Block, name: str) -> exp.Expression | None:
-    """A meta column of the block's rows: of the events, or else of the tables; the greatest time where streams join.
+    """Meta column of the block's rows: of the events, or else of the tables; the greatest time if streams join.
 
     None when the inputs have no such column.
     """
@@ -89,8 +89,8 @@ def meta_column(block: Block, name: str) -> exp.Expression | None:
 
 
 def _has(source: Relation | Query, name: str) -> bool:
-    """True if a source has a meta column. Rows that stand for several, as those of DISTINCT, have none, nor do those
-    that OVER numbers."""
+    """True if a source has a meta column. Rows that combine several, as DISTINCT's, have none, nor have rows numbered
+    by OVER."""
     if isinstance(source, Relation):
         return name in dict((*source.columns, *source.hidden))
     if isinstance(source, SetOperation):
@@ -216,7 +216,7 @@ _SERIES: dict[Dialect, str] = {
 
 
 def in_windows(rows: str, block: Block, recompute: Recomputation) -> str:
-    """The rows with `__millis`, and with `windowstart` and `windowend`, once for each window; without the late ones."""
+    """Repeat the rows for each window, with `__millis`, `windowstart` and `windowend`; late rows are left out."""
     window = block.window
     assert window is not None
     assert block.time is not None
@@ -232,7 +232,7 @@ def in_windows(rows: str, block: Block, recompute: Recomputation) -> str:
 
 
 def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
-    """The rows with `__session`, a number for each session of a group.
+    """Add `__session`, the number of a row's session in its group.
 
     A row begins a session when the previous row is too far away, or when its session had closed before the row arrived.
     """
@@ -245,7 +245,7 @@ def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
 
 
 def closed(block: Block, recompute: Recomputation) -> str:
-    """The condition of EMIT FINAL: the window is closed, no row can enter it any more."""
+    """Condition of EMIT FINAL: the window is closed, and no row can enter it any more."""
     window = block.window
     assert window is not None
     assert isinstance(block.time, exp.Column)
@@ -257,7 +257,7 @@ def closed(block: Block, recompute: Recomputation) -> str:
 
 
 def clock(time: exp.Expression) -> exp.Expression:
-    """The stream's time at a row, as an expression made from that of the row's own time."""
+    """Stream's time at a row, made from the expression of the row's own time."""
     made = exp.Paren(this=time.copy())
     for node in list(made.find_all(exp.Column)):
         node.set("this", exp.to_identifier("_stream_time", quoted=True))

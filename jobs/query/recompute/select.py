@@ -69,7 +69,7 @@ def recompute_sql(
     frozen: FrozenJoin | None = None,
     nested: Mapping[str, Query] | None = None,
 ) -> str:
-    """The query as text for an engine.
+    """Write the query as text for an engine.
 
     Args:
         fate: of the rows on which an expression fails; a row fails here if it does in a view of the query.
@@ -165,7 +165,7 @@ _AT = "__at"
 
 
 def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
-    """One row per group (and window), with the groups and calls by their names, where HAVING holds."""
+    """Select one row per group (and window), with groups and calls by their names, WHERE HAVING holds."""
     groups = [recompute.name(group.name) for group in block.group or ()]
     text = _evaluated(rows, block, recompute)
     keys = list(groups)
@@ -196,7 +196,7 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
 
 
 def event_order(block: Block) -> dict[str, exp.Expression]:
-    """The place of a row in the order of events, by name: empty where no call asks for it, or rows have none."""
+    """Place of a row in the order of events, by name; empty if no call needs it, or rows have none."""
     if not any(function_of(call).ordered for call in block.calls):
         return {}
     found = {name: column for name in EVENT_ORDER if (column := meta_column(block, name)) is not None}
@@ -248,7 +248,7 @@ _BY_ORDER_ALONE = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 
 
 def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[str]) -> str:
-    """The rows with a column for each call.
+    """Select the rows with a column for each call.
 
     Args:
         identity: texts of the columns that identify a row.

@@ -46,23 +46,23 @@ class Recomputation:
     nested: Mapping[str, Query] = field(default_factory=dict)
 
     def name(self, name: str) -> str:
-        """An identifier."""
+        """Write an identifier."""
         return self.engine.name(name)
 
     def inside(self, expression: exp.Expression) -> str:
-        """An expression within FROM and WHERE, where inputs still have their aliases; NULL where it fails."""
+        """Write an expression within FROM and WHERE, where inputs still have their aliases; NULL if it fails."""
         return self.total(lenient(expression))
 
     def after(self, expression: exp.Expression) -> str:
-        """An expression of a later clause: `alias.column` is one name there; NULL where it fails."""
+        """Write an expression of a later clause, where `alias.column` is one name; NULL if it fails."""
         return self.total_after(lenient(expression))
 
     def total(self, expression: exp.Expression) -> str:
-        """An expression within FROM and WHERE, as it is."""
+        """Write an expression within FROM and WHERE that may fail the query."""
         return lower(self._with_queries(expression, self.inside), self.engine.dialect)
 
     def total_after(self, expression: exp.Expression) -> str:
-        """An expression of a later clause, as it is."""
+        """Write an expression of a later clause that may fail the query."""
         holder = exp.Paren(this=self._with_queries(expression, self.after).copy())
         for node in list(holder.find_all(exp.Column)):
             if node.table:
@@ -100,7 +100,7 @@ class Recomputation:
         return found if node.form == "value" else f"({text(node.args['member'])} IN {found})"
 
     def source(self, source: Relation | Query, more: tuple[str, ...] = (), *, is_open: bool = False) -> str:
-        """A source as it stands in FROM: a relation's name, or a query in parentheses with those meta columns.
+        """Write a source in FROM: a relation's name, or a query in parentheses with those meta columns.
 
         Args:
             is_open: what fails in the query is left to the query around it.
@@ -110,7 +110,7 @@ class Recomputation:
         return f"({self.subquery(source, self, more, is_open)})"
 
     def value(self, output: Output, *, whole: bool = False) -> str:
-        """An output of a later clause, as exactly its type, under its name.
+        """Write an output of a later clause, as exactly its type, under its name.
 
         Args:
             whole: it is computed of a group, or of a window's result; then no row fails by it, but the whole does.
@@ -119,14 +119,14 @@ class Recomputation:
         return f"{self.engine.cast(self.total_after(tree), output.type)} AS {self.name(output.name)}"
 
     def whole(self, value: str, sql_type: SqlType) -> str:
-        """What is computed of many rows, as exactly its type: beyond its range NULL or an error."""
+        """Write a value computed of many rows, as exactly its type; beyond its range NULL or an error."""
         return (self.engine.cast_or_null if self.fate == "null" else self.engine.cast)(value, sql_type)
 
     def millis(self, expression: exp.Expression) -> str:
-        """A TIMESTAMP of a later clause as milliseconds since the epoch."""
+        """Write a TIMESTAMP of a later clause as milliseconds since the epoch."""
         return self.after(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[expression.copy()]))
 
 
 def flat(alias: str, column: str) -> str:
-    """The name of an input's column in the clauses after FROM."""
+    """Name of an input's column in the clauses after FROM."""
     return f"{alias}.{column}"
