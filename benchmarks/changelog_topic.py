@@ -37,10 +37,10 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import Rows
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 
 DEFINITIONS = """

@@ -35,11 +35,10 @@ from pyroaring import BitMap64
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import commit, log
-from strandline.state_store.delta.commit import create_table, new_table_id
+from strandline.state_store.delta.commit import create_table, make_checkpoint, new_table_id
+from strandline.state_store.delta.data_files import Staged, stage_rows
 from strandline.state_store.delta.deletion_vectors import write_vectors
-from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import Staged, stage_rows
 from strandline.state_store.tablespec import TableSpec
 
 SCHEMA = pa.schema([("k", pa.int64()), ("category", pa.string()), ("total", pa.float64())])

@@ -31,11 +31,11 @@ from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import Rows
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.duckdb.table import Tally
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:

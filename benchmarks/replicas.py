@@ -24,8 +24,8 @@ import pyarrow as pa
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
-from strandline.state_store.delta.staging import stage_files
-from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.delta.data_files import stage_files
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.lmdb import LmdbStore
 from strandline.state_store.replicas.memory import MemoryStore

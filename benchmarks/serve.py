@@ -40,9 +40,9 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import Rows
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
-from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore

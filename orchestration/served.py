@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.access.tokens import make_token
-from strandline.state_store.disk_errors import disk_errors
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import sync_file, sync_folder
+from strandline.state_store.files import disk_errors, sync_file, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

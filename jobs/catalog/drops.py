@@ -18,8 +18,8 @@ from pathlib import Path
 
 from strandline.jobs.catalog import manifest, replacements
 from strandline.jobs.model import tables
-from strandline.state_store.begun import forget, marked
 from strandline.state_store.checksum import of_members
+from strandline.state_store.delta.heads import forget, marked
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, remove_folder, replace, sync_folder
 from strandline.state_store.layout import Lake, name_of, safe_name

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from strandline.jobs.cli.output import say
-from strandline.state_store.disk_errors import of_system
 from strandline.state_store.errors import InternalError, StrandlineError
+from strandline.state_store.files import of_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

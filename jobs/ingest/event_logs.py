@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
-from strandline.state_store import begun
 from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import heads
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.tablespec import TableSpec
 from strandline.state_store.wording import Name, sentence
@@ -189,7 +189,7 @@ class Intake(ABC):
     def _ensured(self, spec: TableSpec) -> Head:
         head = self._table(spec).ensure(CommitRecord(epoch=0, writer=self._target.writer, reason="first use"))
         if head.record.epoch == 0:
-            begun.note(self._target.lake, spec.name, head.record.table)
+            heads.note(self._target.lake, spec.name, head.record.table)
         return head
 
 

@@ -28,14 +28,13 @@ from strandline.jobs.publish.open import published_view, registry_of
 from strandline.jobs.publish.topic import open_topic
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.swap import difference
-from strandline.state_store import begun
-from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import REBUILD, CommitRecord
-from strandline.state_store.delta import reader
+from strandline.state_store.delta import heads, reader
+from strandline.state_store.delta.heads import set_aside
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
@@ -211,9 +210,9 @@ def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record
         table = DuckDBTable(connection, duckdb_engine.kept, lake.table(stage.table), spec_of(stage), "view")
         head = _standing(lake, stage.table)
         if head is None:
-            begun.forget(lake, stage.table)
+            heads.forget(lake, stage.table)
             head = table.ensure(record)
-            begun.note(lake, stage.table, head.record.table)
+            heads.note(lake, stage.table, head.record.table)
         before = table.read(head.version).text
         following = replace(record, epoch=head.record.epoch + 1, table=head.record.table)
         return table.replace_all(text, difference(stage, stage, before, text), following, head)

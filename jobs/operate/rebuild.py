@@ -25,8 +25,8 @@ from strandline.jobs.operate.verify.subjects import REBUILD_HINT, subjects
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import opened, report_of
 from strandline.jobs.run.schedule import gated_in
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import InputReplaced
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, joined, sentence

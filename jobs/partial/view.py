@@ -24,7 +24,7 @@ from strandline.jobs.serve.cut import Cut, newest_cut
 from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StoreError
-from strandline.state_store.replicas.codec.rows import RowCodec
+from strandline.state_store.replicas.row_bytes import RowCodec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
 from strandline.state_store.commits import TableVersion
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     from strandline.state_store.commits import Head

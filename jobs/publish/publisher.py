@@ -21,7 +21,7 @@ from strandline.jobs.publish.plan import PublishPlan, plan_publication
 from strandline.jobs.publish.position import Position
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader, rows
-from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.errors import InputReplaced, VersionGone
 from strandline.state_store.leases import ReaderLease
 from strandline.state_store.wording import Name, sentence

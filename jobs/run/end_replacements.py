@@ -28,8 +28,8 @@ from strandline.jobs.run.shared.apart import adopt
 from strandline.jobs.run.shared.reading import remove_shared, shared_tables, unread
 from strandline.jobs.run.standby import catch_up, discard_former, discard_standby, standby_of
 from strandline.jobs.run.swap import swap
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import LockLost, StrandlineError
 from strandline.state_store.failpoints import failpoint
 

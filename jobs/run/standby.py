@@ -20,8 +20,8 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
-from strandline.state_store.begun import forget
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import forget
 from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import folders_in

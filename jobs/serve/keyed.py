@@ -31,7 +31,7 @@ from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.trees import conjuncts
 from strandline.jobs.sql.types_text import type_of
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.replicas.codec.keys import KeyRange
+from strandline.state_store.replicas.key_bytes import KeyRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import cell
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.types_text import data_type
-from strandline.state_store.replicas.codec.keys import KeyRange
+from strandline.state_store.replicas.key_bytes import KeyRange
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from urllib.parse import unquote
 from strandline.state_store import leases
 from strandline.state_store.delta import log
 from strandline.state_store.delta.checkpoint import live_actions
+from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.delta.deletion_vectors import vector_file
 from strandline.state_store.delta.entry import hinted_version
 from strandline.state_store.delta.log import LOG, commit_name
-from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import DiskFailed
 from strandline.state_store.failpoints import failpoint

@@ -19,17 +19,15 @@ import pyarrow as pa
 
 from strandline.state_store.delta import log
 from strandline.state_store.delta.commit import Merged, commit_merged
-from strandline.state_store.delta.data_files import data_of
+from strandline.state_store.delta.data_files import data_of, stage_files, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_positions
 from strandline.state_store.delta.rows import without
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import stage_files, stated_checksum
-from strandline.state_store.delta.statistics import row_count
-from strandline.state_store.delta.sums import tagged_digest
+from strandline.state_store.delta.statistics import row_count, tagged_digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict, CorruptState, StoreError
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import table_at
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import sentence
@@ -40,8 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.state_store.commits import Head
+    from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.delta.staging import Staged
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
 

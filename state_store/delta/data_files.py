@@ -9,29 +9,288 @@ read whole each time that it is used: what is summed up is what is read.
 
 from __future__ import annotations
 
+import io
+import time
+import uuid
 import zlib
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from strandline.state_store.delta.entry import rebuild_hint
-from strandline.state_store.delta.staging import checksum
+from strandline.state_store.delta.statistics import ROWS_TAG, rows_tag, statistics
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.files import place_of
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import discard_folder, disk_errors, place_of, sync_file, sync_folder, write_new
 from strandline.state_store.layout import table_at
-from strandline.state_store.paths import Location
+from strandline.state_store.paths import Location, files_in, open_file, within
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql import Column, DataFrame
+
+    from strandline.state_store.delta.entry import Action
+    from strandline.state_store.digest import Digest
     from strandline.state_store.files import Place
     from strandline.state_store.paths import LakePath
+
+
+# Staged files: new rows in Parquet below a table, which no commit names yet.
+#
+# Whoever computed the rows writes them (Spark here); `delta.commit` adds them to the table. What a kill leaves behind
+# is a folder that nothing names; clean-up removes it when it is old enough to be nobody's.
+#
+# On an object store a file is put when it is whole, and read back for the entry: its statistics and its checksum are
+# of what the store has, whichever engine wrote it.
+
+# How the columns of a data file are written: whole numbers and times by their differences, the others by a
+# dictionary.
+#
+# Offsets, times and keys follow each other closely. Written by their differences (Parquet's DELTA_BINARY_PACKED), the
+# places of the events in a keyed table take a tenth of the bytes and a quarter of the time that a dictionary takes,
+# which gives up after a megabyte of different values; an event log takes a quarter of the bytes. Spark, delta-rs,
+# DuckDB and Arrow read it (docs/design/0006).
+
+_WHOLE: Final = frozenset({"INT32", "INT64"})
+"""Parquet's types of whole numbers, dates and times; decimals are bytes."""
+_SCHEMAS: Final = 256
+"""Of as many schemas the encodings are remembered: more than one lake's tables have. One takes 0.15 ms to find."""
+
+
+@lru_cache(maxsize=_SCHEMAS)
+def encodings(schema: pa.Schema) -> dict[str, Any]:
+    """The arguments of a ParquetWriter that say it. Parquet's own schema tells how nested columns are called."""
+    import pyarrow.parquet as pq
+
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, schema, coerce_timestamps="us").close()
+    stored = pq.read_metadata(empty).schema
+    columns = [stored.column(number) for number in range(len(stored))]
+    others = [column.path for column in columns if column.physical_type not in _WHOLE]
+    whole = {column.path for column in columns if column.physical_type in _WHOLE}.difference(others)
+    return {"use_dictionary": others, "column_encoding": dict.fromkeys(sorted(whole), "DELTA_BINARY_PACKED")}
+
+
+CHECKSUM_TAG: Final = "strandline.crc32"
+"""The tag of an `add` action that holds the CRC-32 of the whole file, eight hex digits."""
+
+_ANY: Final = ""
+"""In the place of a file's name: the only one."""
+
+_PIECE: Final = 1 << 20
+"""Bytes that are read at once for a checksum: a file need not fit into memory."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Data files of new rows.
+
+    Attributes:
+        folder: the folder of these files, below the table's.
+        indexed: the columns of which the log gets the smallest and largest value.
+        totals: what was added up while the rows were written.
+        tags: {name of a file: the tag that says what rows it has, see `sums`}; of all, or of none.
+    """
+
+    table: LakePath
+    folder: LakePath
+    indexed: tuple[str, ...] = ()
+    totals: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def tagged(self, digests: Sequence[Digest], schema_json: str) -> Staged:
+        """The same, with what each file's rows come to.
+
+        Args:
+            digests: of the visible rows of each file, in the order in which they were written; of one file, of whoever
+                wrote it.
+        """
+        if len(digests) == 1:
+            return replace(self, tags={_ANY: rows_tag(digests[0], schema_json)})
+        tags = {part_name(number): rows_tag(digest, schema_json) for number, digest in enumerate(digests)}
+        return replace(self, tags=tags)
+
+    @property
+    def files(self) -> list[LakePath]:
+        """The data files, by looking."""
+        return files_in(self.folder, ".parquet")
+
+    def flushed(self, *, also_empty: bool = False) -> list[Action]:
+        """Flush the files and their folder to disk; the actions that add them.
+
+        The name of the folder is flushed with the table's, by the commit.
+
+        Args:
+            also_empty: a file without rows says something too; otherwise it is left out.
+        """
+        actions: list[Action] = []
+        for file in self.files:
+            written = _written(file)
+            if written.footer.num_rows or also_empty:
+                sync_file(file)
+                actions.append({"add": self._added(file, written)})
+        sync_folder(self.folder)
+        return actions
+
+    def discard(self) -> None:
+        """Remove the files: no commit will name them."""
+        discard_folder(self.folder)
+
+    def _added(self, file: LakePath, written: _Written) -> dict[str, Any]:
+        return {
+            "path": quote(within(file, self.table)),
+            "partitionValues": {},
+            "size": written.size,
+            "modificationTime": written.modified,
+            "dataChange": True,
+            "stats": statistics(written.footer, self.indexed),
+            "tags": {CHECKSUM_TAG: written.checksum, **self._rows_tag(file)},
+        }
+
+    def _rows_tag(self, file: LakePath) -> dict[str, str]:
+        tag = self.tags.get(file.name, self.tags.get(_ANY))
+        return {} if tag is None else {ROWS_TAG: tag}
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What an entry says of a file, with its time in milliseconds since the epoch."""
+
+    size: int
+    modified: int
+    checksum: str
+    footer: pq.FileMetaData
+
+
+def stage(
+    rows: DataFrame, table: LakePath, epoch: int, indexed: Sequence[str] = (), totals: Sequence[Column] = ()
+) -> Staged:
+    """Write `rows` to files below the table's folder, and add up `totals` (named aggregates) on the way.
+
+    Args:
+        indexed: columns for the statistics, see `statistics`.
+    """
+    from pyspark.sql import Observation
+
+    folder = _folder(table, epoch)
+    observed = Observation()
+    output = (rows.observe(observed, *totals) if totals else rows).write
+    # The default, INT96, holds no dates after 2262 when read as nanoseconds, and has no statistics.
+    output = output.option("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    output = output.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    try:
+        output.parquet(str(folder))
+    except BaseException:
+        discard_folder(folder)
+        raise
+    return Staged(table, folder, tuple(indexed), observed.get if totals else {})
+
+
+def stage_rows(rows: pa.Table, table: LakePath, epoch: int, indexed: Sequence[str] = ()) -> Staged:
+    """Write rows in Arrow form to one file below the table's folder; they must have the stored columns and types."""
+    return stage_files([[rows]], rows.schema, table, epoch, indexed)
+
+
+def stage_files(
+    files: Iterable[Iterable[pa.Table]], schema: pa.Schema, table: LakePath, epoch: int, indexed: Sequence[str] = ()
+) -> Staged:
+    """Write one file below the table's folder for each of `files`, which gives its row groups one by one."""
+    folder = _folder(table, epoch)
+    with disk_errors(folder):
+        if isinstance(folder, Path):
+            folder.mkdir()
+        try:
+            for number, row_groups in enumerate(files):
+                _write(folder / part_name(number), row_groups, schema)
+            failpoint("after-staging")
+        except BaseException:
+            discard_folder(folder)
+            raise
+    return Staged(table, folder, tuple(indexed))
+
+
+def part_name(number: int) -> str:
+    """The name of one of the files that `stage_files` writes."""
+    return f"part-{number}.parquet"
+
+
+def data_file(table: LakePath, url: str) -> str:
+    """The path, relative to the table, of the data file that Spark calls `url`.
+
+    Raises:
+        CorruptState: it is no file of the table.
+    """
+    try:
+        if isinstance(table, Path):
+            return within(Path(unquote(urlsplit(url).path)), table.absolute())
+        # The scheme is Hadoop's (s3a), bucket and key are ours.
+        bucket, _, key = table.url.partition("://")[2].partition("/")
+        parts = urlsplit(url)
+        if parts.netloc != bucket or not unquote(parts.path).startswith(f"/{key}/"):
+            raise ValueError(url)
+        return unquote(parts.path).removeprefix(f"/{key}/")
+    except ValueError:
+        raise CorruptState(sentence("'{}' is no file of '{}'", url, table_at(table)), where=str(table)) from None
+
+
+def stated_checksum(body: Mapping[str, Any]) -> str | None:
+    """The checksum that an `add` or `remove` action states; None for the file of another tool."""
+    found = (body.get("tags") or {}).get(CHECKSUM_TAG)
+    return None if found is None else str(found)
+
+
+def checksum(file: LakePath) -> str:
+    """The CRC-32 of a file, eight hex digits."""
+    total = 0
+    with open_file(file) as opened:
+        for piece in _pieces(opened):
+            total = zlib.crc32(piece, total)
+    return f"{total:08x}"
+
+
+def _folder(table: LakePath, epoch: int) -> LakePath:
+    return table / f"epoch-{epoch:09d}-{uuid.uuid4().hex[:8]}"
+
+
+def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) -> None:
+    import pyarrow.parquet as pq
+
+    target = io.BytesIO() if isinstance(file, Location) else file
+    # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
+    written: dict[str, Any] = {"write_page_checksum": True, "coerce_timestamps": "us", **encodings(schema)}
+    with pq.ParquetWriter(target, schema, **written) as writer:
+        for rows in row_groups:
+            writer.write_table(rows)
+    if isinstance(target, io.BytesIO):
+        write_new(file, target.getvalue())
+
+
+def _written(file: LakePath) -> _Written:
+    import pyarrow.parquet as pq
+
+    if isinstance(file, Location):
+        data = file.read_bytes()
+        now = time.time_ns() // 1_000_000
+        return _Written(len(data), now, f"{zlib.crc32(data):08x}", pq.read_metadata(io.BytesIO(data)))
+    about = file.stat()
+    return _Written(about.st_size, about.st_mtime_ns // 1_000_000, checksum(file), pq.read_metadata(file))
+
+
+def _pieces(opened: Any) -> Iterator[bytes]:
+    while piece := opened.read(_PIECE):
+        yield piece
+
 
 # The checksums of Parquet's pages are not verified by default. They are what files of other tools have.
 _PARQUET: Final = ds.ParquetFileFormat(

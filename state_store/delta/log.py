@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from strandline.state_store.commits import REBUILD
+from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.entry import ENGINE, Action, decode, encode, hinted_version
-from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.errors import (
     CorruptState,
     ForeignWrite,

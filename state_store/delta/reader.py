@@ -17,8 +17,8 @@ from strandline.state_store.delta import log
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.layout import table_at
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import sentence

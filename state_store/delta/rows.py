@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.state_store.delta.data_files import data_of, reading
+from strandline.state_store.delta.data_files import data_of, reading, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_positions
 from strandline.state_store.delta.log import inside
-from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.delta.statistics import may_hold
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 

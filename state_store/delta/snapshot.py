@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.state_store.commits import CommitRecord, is_record
 from strandline.state_store.delta import log
 from strandline.state_store.delta.entry import decode, rebuild_hint
-from strandline.state_store.delta.sums import RowSums
+from strandline.state_store.delta.statistics import RowSums
 from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.files import place_of
 from strandline.state_store.layout import name_of, table_at

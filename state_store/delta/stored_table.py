@@ -15,8 +15,8 @@ from strandline.state_store.delta.commit import Rows, commit, create_table, new_
 from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState, VectorMismatch, VersionGone
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.tablespec import TableSpec, schema_json
 from strandline.state_store.wording import Name, sentence
 

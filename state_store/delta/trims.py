@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.state_store.commits import TRIM, Head, Trimmed
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Files, enter, removal
-from strandline.state_store.delta.data_files import data_of, reading
+from strandline.state_store.delta.commit import Files, enter, flush_log, removal
+from strandline.state_store.delta.data_files import data_of, reading, stated_checksum
 from strandline.state_store.delta.log import inside
-from strandline.state_store.delta.log_upkeep import flush_log
-from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.digest import Digest
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

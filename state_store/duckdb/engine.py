@@ -27,9 +27,8 @@ import xxhash
 
 from strandline.state_store.delta.data_files import content_of, verify
 from strandline.state_store.delta.snapshot import Snapshots
-from strandline.state_store.disk_errors import disk_errors
 from strandline.state_store.duckdb import elementary
-from strandline.state_store.files import remove_left_behind
+from strandline.state_store.files import disk_errors, remove_left_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from strandline.state_store.delta import rows
+from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.schema import added_columns, columns_of
-from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.delta.statistics import without_nulls
 from strandline.state_store.duckdb.engine import literal
 from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from strandline.state_store.delta.commit import Instead, Rows
+from strandline.state_store.delta.data_files import stage_files
 from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.schema import arrow_schema
-from strandline.state_store.delta.staging import stage_files
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.digest import Digest, digest_of_table, digests_by
 from strandline.state_store.duckdb.rows import TableRows, quoted
 from strandline.state_store.errors import CorruptState, NegativeWeight
-from strandline.state_store.hashing.digest import Digest, digest_of_table, digests_by
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT, schema_json
 from strandline.state_store.wording import Name, sentence
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from strandline.state_store.commits import CommitRecord, Head
-    from strandline.state_store.delta.staging import Staged
+    from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.duckdb.engine import Kept
     from strandline.state_store.duckdb.rows import PlacedRows
     from strandline.state_store.paths import LakePath

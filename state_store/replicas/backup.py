@@ -12,12 +12,11 @@ import shutil
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.state_store.delta.staging import checksum
-from strandline.state_store.disk_errors import disk_errors
+from strandline.state_store.delta.data_files import checksum
 from strandline.state_store.errors import CorruptState, ObjectMissing
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import make_folder, sync_file, sync_folder, write_new
-from strandline.state_store.replicas.codec.keys import ROWS, ROWS_END
+from strandline.state_store.files import disk_errors, make_folder, sync_file, sync_folder, write_new
+from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
 from strandline.state_store.replicas.store import Write
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from strandline.state_store.delta import log, reader, rows
 from strandline.state_store.delta.rows import Wanted, rows_of
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import DuplicateKey, InputReplaced, NegativeWeight, ReplicaDiverged, VersionGone
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import table_at
 from strandline.state_store.leases import ReaderLease
 from strandline.state_store.replicas.state import Phase

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.replicas.codec.keys import KeyRange
-from strandline.state_store.replicas.codec.rows import COUNT
+from strandline.state_store.replicas.key_bytes import KeyRange
+from strandline.state_store.replicas.row_bytes import COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey, NegativeWeight, ReplicaDiverged, ReplicaNotReady
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.replicas.backup import back_up
-from strandline.state_store.replicas.codec.rows import COUNT
 from strandline.state_store.replicas.reading import Reading, batches
+from strandline.state_store.replicas.row_bytes import COUNT
 from strandline.state_store.replicas.state import Phase, ReplicaState
 from strandline.state_store.replicas.store import Write
 from strandline.state_store.tablespec import WEIGHT

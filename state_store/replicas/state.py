@@ -20,10 +20,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store.commits import TableVersion
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import ReplicaCorrupt
-from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.replicas.codec.keys import KeyCodec
-from strandline.state_store.replicas.codec.rows import RowCodec
+from strandline.state_store.replicas.key_bytes import KeyCodec
+from strandline.state_store.replicas.row_bytes import RowCodec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

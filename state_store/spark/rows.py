@@ -26,11 +26,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from strandline.state_store.delta.data_files import broken, reading, verify
+from strandline.state_store.delta.data_files import broken, checksum, data_file, reading, stated_checksum, verify
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.rows import CHANGE_TYPE, INSERTIONS
-from strandline.state_store.delta.staging import checksum, data_file, stated_checksum
 from strandline.state_store.paths import Location, within
 from strandline.state_store.tablespec import FILE, POSITION, VERSION, WEIGHT
 

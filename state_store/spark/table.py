@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.data_files import Staged, data_file, stage
 from strandline.state_store.delta.entry import rebuild_hint
-from strandline.state_store.delta.staging import Staged, data_file, stage
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import NegativeWeight, VersionGone
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.tablespec import FILE, POSITION, VERSION, WEIGHT, TableSpec, schema_json
 
 if TYPE_CHECKING:

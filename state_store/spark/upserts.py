@@ -19,9 +19,9 @@ from pyroaring import BitMap64
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.hashing.row_lanes import LANES
+from strandline.state_store.row_lanes import LANES
 from strandline.state_store.spark.rows import RUN
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE, TableSpec, quoted
 

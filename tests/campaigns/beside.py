@@ -31,7 +31,6 @@ from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.tokens import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store import begun
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.layout import Lake
 from strandline.state_store.leases import ReaderLease, living
@@ -95,7 +94,7 @@ def beside(part: str, lake: Lake) -> Iterator[tuple[str, Callable[[], object]]]:
     questions: dict[str, dict[str, Callable[[], object]]] = {
         "definitions.json": {"definitions": partial(_definitions, lake)},
         "topics.json": {"kind": partial(remembered, lake)},
-        "begun": {"marks": lambda: sorted(begun.marked(lake)), "identities": partial(_identities, lake)},
+        "begun": {"marks": lambda: sorted(heads.marked(lake)), "identities": partial(_identities, lake)},
         "leases": {"living": partial(living, lake.table("averages"), 0)},
         "approvals": {"approval": partial(read_approval, lake, "averages")},
         "inserts": {key: partial(_inserted_again, lake, folder / "inserts", key) for key in _KEYS},
@@ -117,7 +116,7 @@ def _definitions(lake: Lake) -> object:
 
 def _identities(lake: Lake) -> object:
     """That of each table, where it is noted: what is not noted is not compared."""
-    found = {name: begun.identity(lake, name) for name in sorted(begun.marked(lake))}
+    found = {name: heads.identity(lake, name) for name in sorted(heads.marked(lake))}
     wrong = {name: noted for name, noted in found.items() if noted not in (None, _identity(lake, name))}
     return wrong or "those of the tables"
 

@@ -14,9 +14,9 @@ from strandline.jobs.publish.open import open_publisher
 from strandline.jobs.publish.publisher import Published
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.session.status import status
-from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.killed_publisher import published
 from tests.support.published_lake import VIEWS, PublishedLake

@@ -21,9 +21,9 @@ from strandline.jobs.model.stage_columns import spec_of_input, visible_columns
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import Rows
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
-from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.digest import Digest, digest_of_table
 from tests.support.aggregate_cases import BEGIN
 from tests.support.rule_harness import append_log, multiset, output
 

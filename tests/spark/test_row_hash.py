@@ -12,9 +12,9 @@ import pytest
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.hashing.digest import digest_of_table
-from strandline.state_store.hashing.row_lanes import row_lanes
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.layout import Lake
+from strandline.state_store.row_lanes import row_lanes
 from strandline.state_store.spark.table import Table
 from strandline.state_store.spark.upserts import lanes, same
 from strandline.state_store.tablespec import TableSpec

@@ -9,8 +9,8 @@ import pytest
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import TableMissing
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.spark.table import Table
 from strandline.state_store.tablespec import TableSpec

@@ -14,7 +14,7 @@ from strandline.state_store import changelog
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.deletion_vectors import deleted_rows
-from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.spark.table import Table
 from strandline.state_store.tablespec import TableSpec

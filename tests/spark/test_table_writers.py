@@ -12,8 +12,8 @@ import pytest
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CommitConflict, VectorMismatch
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.spark.table import Table
 from tests.spark.table_model import Model, settled_frame

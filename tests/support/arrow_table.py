@@ -16,11 +16,11 @@ from pyroaring import BitMap64
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import VectorMismatch
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import STATE, TableSpec
 

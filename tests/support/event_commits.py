@@ -13,9 +13,9 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import Rows
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
-from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -27,11 +27,11 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import sizes_below
 

@@ -18,8 +18,8 @@ from strandline.jobs.publish.open import open_publisher, registry_of
 from strandline.jobs.publish.publisher import Published
 from strandline.jobs.publish.topic import open_topic
 from strandline.state_store.delta import reader
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

@@ -15,8 +15,8 @@ import pytest
 from strandline.state_store import changelog
 from strandline.state_store.commits import CommitRecord, Head, TableVersion
 from strandline.state_store.delta import reader
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:

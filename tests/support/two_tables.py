@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.layout import Lake
 from strandline.state_store.lock import WriterLock, writer_lock
 from strandline.state_store.paths import LakePath, Location

@@ -15,7 +15,7 @@ from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.deletion_vectors import vector_file
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.paths import LakePath, files_in
 from strandline.state_store.tablespec import STATE
 from tests.support.arrow_table import ArrowTable, Row

@@ -16,7 +16,7 @@ from strandline.jobs.model.options import Refresh
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.delta.log import read_record
-from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:

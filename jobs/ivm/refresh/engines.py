@@ -17,7 +17,7 @@ from strandline.jobs.ivm.refresh.late import with_late_rows
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import EngineRefused
-from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import REBUILD
-from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.spark.table import Table
 from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 

@@ -21,9 +21,9 @@ from strandline.jobs.ivm.refresh.span import Span
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.stage import inputs_of
 from strandline.jobs.model.stage_columns import storage_of
-from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import CorruptState, VersionGone
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from strandline.jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_
 from strandline.jobs.ivm.refresh.faults import typed_fault
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.errors import RowFailed
-from strandline.state_store import begun
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.commit import flush_log
+from strandline.state_store.delta.heads import note
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.wording import Name, Text, sentence
@@ -150,7 +150,7 @@ def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> H
     if head is None:
         fingerprint = owner.fingerprint if owner.owns_table else ""
         head = table_of(context, stage).ensure(CommitRecord(epoch=0, fingerprint=fingerprint, writer=context.writer))
-        begun.note(context.lake, stage.table, head.record.table)
+        note(context.lake, stage.table, head.record.table)
         heads.moved(stage.table, head)
     return head
 

@@ -19,8 +19,8 @@ from strandline.jobs.operate.verify.history import oldest_base
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import named_since
+from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import stated_checksum
 from strandline.state_store.errors import CorruptState, InputReplaced, VersionGone
 from strandline.state_store.paths import sizes_below, within
 from strandline.state_store.wording import Name, sentence

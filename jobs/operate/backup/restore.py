@@ -18,10 +18,10 @@ from strandline.jobs.operate.backup import manifest as manifests
 from strandline.jobs.operate.verify.findings import sized
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import BackupBroken, LakeNotEmpty
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import sizes_below, within
 from strandline.state_store.wording import Name, sentence

@@ -10,10 +10,10 @@ from strandline.jobs.operate.drills.rollback import midway, readable, rolled_bac
 from strandline.jobs.operate.drills.scenario import Recovery
 from strandline.jobs.operate.verify.reach import reach
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.files import remove_file
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica

@@ -11,7 +11,7 @@ from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
 from strandline.jobs.operate.verify.findings import sized
 from strandline.state_store.delta import log, reader
-from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, sentence
 

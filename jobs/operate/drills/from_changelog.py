@@ -10,8 +10,8 @@ from strandline.jobs.operate.drills.scenario import Recovery
 from strandline.jobs.operate.verify.reach import reach
 from strandline.state_store import changelog
 from strandline.state_store.delta import reader
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import VersionGone
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:

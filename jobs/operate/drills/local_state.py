@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from strandline.jobs.operate.drills.refreshed import refreshed
 from strandline.jobs.operate.drills.scenario import Recovery
 from strandline.state_store.delta import log, reader
+from strandline.state_store.digest import Digest
 from strandline.state_store.files import discard_folder, remove_file
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.rocksdb import RocksStore

@@ -26,8 +26,8 @@ from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.run.orphans import sole_writer
 from strandline.state_store.delta.cleanup import clean
 from strandline.state_store.delta.compaction import compact, plan_compaction
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict, WriterBusy
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, sentence
 

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.python_values import python_values
 
 if TYPE_CHECKING:

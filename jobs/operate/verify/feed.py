@@ -19,8 +19,8 @@ from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.rows import changes_of
 from strandline.state_store.delta.snapshot import unproven_snapshot
 from strandline.state_store.delta.trims import what_went
-from strandline.state_store.hashing.digest import Digest
-from strandline.state_store.hashing.row_lanes import row_lanes
+from strandline.state_store.digest import Digest
+from strandline.state_store.row_lanes import row_lanes
 from strandline.state_store.tablespec import WEIGHT
 
 if TYPE_CHECKING:

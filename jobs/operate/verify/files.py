@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
 from strandline.state_store.delta import log
+from strandline.state_store.delta.data_files import checksum, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_rows, vector_file
-from strandline.state_store.delta.staging import checksum, stated_checksum
 from strandline.state_store.delta.statistics import row_count
 from strandline.state_store.errors import StoreError
 from strandline.state_store.paths import file_size, within

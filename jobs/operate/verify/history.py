@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
-from strandline.state_store import begun
-from strandline.state_store.delta import log, reader
+from strandline.state_store.delta import heads, log, reader
 from strandline.state_store.delta.checkpoint import live_actions
 from strandline.state_store.delta.snapshot import unproven_snapshot
 from strandline.state_store.paths import any_file
@@ -41,7 +40,7 @@ def check_log(lake: Lake, table: str) -> Outcome:
     kept = log.versions(path)
     newest = log.newest_version(path)
     if newest is None:
-        begun.check_not_lost(lake, table)
+        heads.check_not_lost(lake, table)
         return _no_commit(path)
     first, last = (kept[0], max(newest, kept[-1])) if kept else (newest, newest)
     missing = sorted(set(range(first, last + 1)) - set(kept))
@@ -57,7 +56,7 @@ def check_log(lake: Lake, table: str) -> Outcome:
         if record is not None and record.table not in ("", table_id):
             what = f"version {version} is a commit of another table: '{record.table}' instead of '{table_id}'"
             return failed(what, log.commit_file(path, version))
-    noted = begun.identity(lake, table)
+    noted = heads.identity(lake, table)
     if noted not in (None, table_id):
         return failed(f"it is another table than the one that was made here: '{table_id}' instead of '{noted}'")
     return passed(f"versions {first} to {last}, {counted(len(kept), 'commit')}")

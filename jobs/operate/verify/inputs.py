@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.state_store.delta import reader
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import StoreError
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.operate.verify.findings import counted, failed, passed
-from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.digest import Digest
 
 if TYPE_CHECKING:
     from strandline.jobs.operate.verify.findings import Outcome

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model import tables
-from strandline.state_store.begun import forget
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import forget
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import move_folder, remove_folder
 from strandline.state_store.paths import is_folder

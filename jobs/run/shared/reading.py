@@ -9,7 +9,7 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import SqlError
-from strandline.state_store.begun import forget
+from strandline.state_store.delta.heads import forget
 from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import folders_in

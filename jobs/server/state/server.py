@@ -26,8 +26,7 @@ from strandline.jobs.server.state.metrics import Kept, Metrics, Standing
 from strandline.jobs.server.state.partials import Partials
 from strandline.jobs.server.state.replicas import Replicas
 from strandline.jobs.server.state.topics import Topics
-from strandline.state_store.begun import marked
-from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.delta.heads import marked, newest_version
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import Lake
 from strandline.state_store.lock import writer_lock

@@ -16,8 +16,8 @@ from strandline.jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import ForeignWrite, StrandlineError
 from strandline.state_store.layout import Lake
 from tests.support.lakes import delta_rs

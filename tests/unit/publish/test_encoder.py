@@ -16,8 +16,8 @@ from strandline.jobs.model.errors import EncodeFailed
 from strandline.jobs.publish.declared import NULLS_COME_BACK
 from strandline.jobs.publish.decoder import decoded_rows
 from strandline.jobs.publish.encoder import Encoder, Origin
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.tablespec import WEIGHT
 
 COLUMNS = (

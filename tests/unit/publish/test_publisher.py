@@ -14,9 +14,9 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.publish.errors import PublisherFenced, TopicTaken
 from strandline.jobs.publish.open import open_publisher
 from strandline.state_store import leases
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import TableMissing
 from strandline.state_store.files import remove_file

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
+from strandline.state_store.delta.heads import set_aside
+from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.files import remove_file
-from strandline.state_store.hashing.digest import Digest
 from tests.support.published_lake import PublishedLake
 
 _PAGE = Path(__file__).parents[3] / "docs" / "changelog-topic.md"

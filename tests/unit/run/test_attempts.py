@@ -20,11 +20,11 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import commit as commits
 from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
-from strandline.state_store.delta.log_upkeep import flush_log
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import CommitConflict, InputReplaced

@@ -19,7 +19,7 @@ from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
-from strandline.state_store import begun
+from strandline.state_store.delta import heads
 from strandline.state_store.errors import TableLost
 from strandline.state_store.layout import Lake
 from tests.support.on_disk import on_disk
@@ -99,13 +99,13 @@ def test_a_dropped_table_is_not_lost(shop: Settings, lake: Lake) -> None:
     assert rows(shop, "SELECT * FROM most;") == []
     drain(shop, "shop", in_driver=True)
     assert rows(shop, "SELECT * FROM most;") == [(2,)]
-    assert set(begun.marked(lake)) == {"sales", "prices", "prices__log", "by_shop", "most"}
+    assert set(heads.marked(lake)) == {"sales", "prices", "prices__log", "by_shop", "most"}
 
 
 def test_a_lake_that_is_older_than_marks_gets_them(shop: Settings, lake: Lake) -> None:
     shutil.rmtree(on_disk(lake.begun))
     drain(shop, "shop", in_driver=True)
-    assert "by_shop" in begun.marked(lake)
+    assert "by_shop" in heads.marked(lake)
     lose(lake, "by_shop")
     with pytest.raises(TableLost):
         rows(shop, "SELECT * FROM by_shop;")
@@ -113,7 +113,7 @@ def test_a_lake_that_is_older_than_marks_gets_them(shop: Settings, lake: Lake) -
 
 def test_another_table_in_its_place_is_noticed(shop: Settings, lake: Lake) -> None:
     lose(lake, "most")
-    begun.forget(lake, "most")
+    heads.forget(lake, "most")
     drain(shop, "shop", in_driver=True)
     assert [each for each in verify(shop) if each.ok is False] == []
     shutil.rmtree(on_disk(lake.table("most")))

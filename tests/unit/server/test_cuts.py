@@ -19,7 +19,7 @@ from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.postgres import asking
 from strandline.state_store import leases
-from strandline.state_store.begun import set_aside
+from strandline.state_store.delta.heads import set_aside
 from tests.support.on_disk import on_disk
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake

@@ -13,8 +13,8 @@ from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log
+from strandline.state_store.delta.heads import set_aside
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.state_store.disk_errors import disk_errors, of_system
 from strandline.state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
-from strandline.state_store.files import create, make_folder, replace, sync_file, write_new
+from strandline.state_store.files import create, disk_errors, make_folder, of_system, replace, sync_file, write_new
 
 
 @pytest.mark.parametrize(

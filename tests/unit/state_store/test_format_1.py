@@ -13,7 +13,7 @@ from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import Rows, commit
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.hashing.digest import digest_of_table
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.paths import LakePath
 from tests.support.format_1 import unpacked
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.state_store.delta.staging import encodings, stage_rows
+from strandline.state_store.delta.data_files import encodings, stage_rows
 from tests.support.on_disk import on_disk
 
 DIFFERENCES = "DELTA_BINARY_PACKED"

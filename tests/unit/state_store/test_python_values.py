@@ -13,7 +13,7 @@ import pytest
 from strandline.state_store.changelog import fold
 from strandline.state_store.delta.statistics import statistics
 from strandline.state_store.python_values import python_values
-from strandline.state_store.replicas.codec.values import from_integer
+from strandline.state_store.replicas.value_bytes import from_integer
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:

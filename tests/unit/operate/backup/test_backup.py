@@ -17,8 +17,8 @@ from strandline.jobs.operate.backup.manifest import read_latest
 from strandline.jobs.operate.backup.plan import plan_backup
 from strandline.jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
-from strandline.state_store.begun import set_aside
 from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import LakePath

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from strandline.state_store.delta import log
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.paths import files_in
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, planted, record_of, said

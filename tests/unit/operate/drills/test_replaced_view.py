@@ -22,7 +22,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.layout import Lake
 from strandline.state_store.tablespec import RECOVERY_HORIZON_MS

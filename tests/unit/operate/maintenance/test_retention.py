@@ -13,7 +13,7 @@ from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.state_store.commits import TRIM
 from strandline.state_store.delta import log, reader
-from strandline.state_store.hashing.digest import Digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.leases import ReaderLease
 from tests.support.retained_lake import FOLDS, LOOK_BACK, RetainedLake
 from tests.unit.operate.maintenance.rounds import checks, files, lake, wrong

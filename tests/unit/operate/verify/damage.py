@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.state_store.delta import log
+from strandline.state_store.delta.data_files import CHECKSUM_TAG, checksum
 from strandline.state_store.delta.entry import Action, decode, encode
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import CHECKSUM_TAG, checksum
 from strandline.state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 

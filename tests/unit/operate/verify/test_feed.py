@@ -13,9 +13,9 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.data_files import CHECKSUM_TAG
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import CHECKSUM_TAG
-from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.digest import Digest, digest_of_table
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import record_of, rewritten, said
 from tests.unit.operate.verify.lakes import MadeLake

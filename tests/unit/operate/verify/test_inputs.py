@@ -11,7 +11,7 @@ import pytest
 from strandline.jobs.operate.verify import inputs
 from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows
 from strandline.state_store.delta import reader
-from strandline.state_store.hashing.digest import Digest, digest_of_table
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
 from tests.support.format_1 import unpacked
 from tests.support.keyed_table import made, rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.jobs.operate.verify.findings import Check
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import log
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.paths import LakePath
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk

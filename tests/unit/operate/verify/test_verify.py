@@ -14,7 +14,7 @@ from strandline.jobs.operate.verify.findings import Check
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import log
 from strandline.state_store.delta.checkpoint import as_rows, write_checkpoint
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.delta.snapshot import read_snapshot
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, record_of, rewritten, said

@@ -13,9 +13,9 @@ import pytest
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import DAY_MS, ORPHAN_DAYS, CleanupPlan, clean, plan_cleanup
 from strandline.state_store.delta.compaction import maintain_files
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.entry import hinted_version
 from strandline.state_store.delta.rows import changes_of
-from strandline.state_store.delta.staging import stage_rows
 from strandline.state_store.errors import TableMissing, VersionGone
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS, WEIGHT
@@ -198,7 +198,7 @@ def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clo
     for number in range(49):
         table.apply(rows(range(number, number + 1)))
     delta_rs(table.path).optimize.compact()
-    from strandline.state_store.delta.log_upkeep import make_checkpoint
+    from strandline.state_store.delta.commit import make_checkpoint
 
     make_checkpoint(table.path, 50)
     clock.pass_days(40, table.path)

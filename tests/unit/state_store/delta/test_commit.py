@@ -18,13 +18,12 @@ from pyroaring import BitMap64
 from strandline.state_store import changelog
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit
-from strandline.state_store.delta.log_upkeep import make_checkpoint
+from strandline.state_store.delta.commit import Rows, commit, make_checkpoint
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.staging import stage_rows
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CommitConflict, CorruptState
 from strandline.state_store.files import remove_file
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.examples import examples

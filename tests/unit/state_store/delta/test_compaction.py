@@ -30,8 +30,8 @@ from strandline.state_store.delta.compaction import (
     plan_compaction,
 )
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CommitConflict, CorruptState
-from strandline.state_store.hashing.digest import digest_of_table
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable

@@ -16,12 +16,12 @@ import pytest
 from deltalake import QueryBuilder
 
 from strandline.state_store import files
-from strandline.state_store.begun import set_aside
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import DAY_MS, ORPHAN_DAYS, clean, plan_cleanup
-from strandline.state_store.delta.log_upkeep import make_checkpoint
-from strandline.state_store.delta.staging import data_file
+from strandline.state_store.delta.commit import make_checkpoint
+from strandline.state_store.delta.data_files import data_file
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import (
     CommitConflict,
     CorruptState,
@@ -213,7 +213,7 @@ def test_whoever_reads_a_table_that_is_being_removed_finds_an_older_version_or_n
 
 _ASIDE = """
 import json, sys
-from strandline.state_store.begun import set_aside
+from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import Location
 from strandline.state_store.storage.open import open_storage

@@ -12,9 +12,8 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from strandline.state_store.commits import CommitRecord, Head, TableVersion
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import create_table
+from strandline.state_store.delta.commit import create_table, make_checkpoint
 from strandline.state_store.delta.entry import Action
-from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from strandline.state_store.commits import COLUMNS
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import digest_with, widen
+from strandline.state_store.delta.commit import digest_with, make_checkpoint, widen
 from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
-from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
+from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.errors import CommitConflict, CorruptState
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import WEIGHT, schema_json
 from tests.support.arrow_table import ArrowTable

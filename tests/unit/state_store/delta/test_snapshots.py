@@ -18,9 +18,8 @@ from pyroaring import BitMap64
 from strandline.state_store.delta import commit as commits
 from strandline.state_store.delta import log, snapshot
 from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import Rows, make_checkpoint
 from strandline.state_store.delta.compaction import FANOUT, compact, plan_compaction
-from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import Snapshot, Snapshots, read_snapshot
 from strandline.state_store.errors import TableMissing, VersionGone
 from tests.support.arrow_table import ArrowTable

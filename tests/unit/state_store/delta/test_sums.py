@@ -13,15 +13,14 @@ from pyroaring import BitMap64
 
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.checkpoint import as_rows, live_actions, write_checkpoint
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import Rows, commit, make_checkpoint
+from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.entry import Action
-from strandline.state_store.delta.log_upkeep import make_checkpoint
 from strandline.state_store.delta.snapshot import Snapshots, read_snapshot, unproven_snapshot
-from strandline.state_store.delta.staging import stage_rows
-from strandline.state_store.delta.sums import ROWS_TAG, RowSums, rows_tag, tagged_digest
+from strandline.state_store.delta.statistics import ROWS_TAG, RowSums, rows_tag, tagged_digest
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import remove_file
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import head_of, made, rows

@@ -8,10 +8,10 @@ from threading import Lock
 import pyarrow as pa
 import pytest
 
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb import table as tally_module
 from strandline.state_store.duckdb.table import Tally
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.hashing.digest import Digest, digest_of_table
 
 MANY = pa.table({"k": pa.array(range(20_000)), "v": pa.array(range(20_000, 40_000))})
 FEW = pa.table({"k": [1, 2], "v": [3, 4]})

@@ -13,9 +13,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.hashing.digest import Digest, digest_of_table
-from strandline.state_store.hashing.row_lanes import row_lanes
+from strandline.state_store.row_lanes import row_lanes
 
 SCHEMA = pa.schema(
     [

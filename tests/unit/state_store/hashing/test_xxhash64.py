@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.state_store.hashing.row_lanes import hash4, hash8, hash_bytes
+from strandline.state_store.row_lanes import hash4, hash8, hash_bytes
 
 SEEDS = st.integers(0, 2**64 - 1)
 

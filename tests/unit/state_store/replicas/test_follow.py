@@ -12,6 +12,7 @@ from strandline.state_store import leases
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import clean, plan_cleanup
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import (
     CorruptState,
     InputReplaced,
@@ -21,7 +22,6 @@ from strandline.state_store.errors import (
     TableMissing,
     VersionGone,
 )
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.replicas import follow
 from strandline.state_store.replicas.follow import Progress
 from strandline.state_store.replicas.memory import MemoryStore

@@ -22,8 +22,8 @@ from strandline.state_store.errors import (
     WriterBusy,
 )
 from strandline.state_store.replicas.backup import back_up, check_backup
-from strandline.state_store.replicas.codec.keys import LONGEST_BYTES, ROWS, ROWS_END
 from strandline.state_store.replicas.dynamodb import DynamoStore, Item
+from strandline.state_store.replicas.key_bytes import LONGEST_BYTES, ROWS, ROWS_END
 from strandline.state_store.replicas.lmdb import LmdbStore
 from strandline.state_store.replicas.rocksdb import RocksStore
 from strandline.state_store.replicas.store import Store, Write

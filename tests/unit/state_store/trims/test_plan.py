@@ -12,8 +12,8 @@ from strandline.state_store.commits import TRIM, CommitRecord, Head
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.trims import Keeper, Limits, TrimPlan, plan_trim, trim, what_went
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict
-from strandline.state_store.hashing.digest import Digest
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.state_store.errors import CorruptState, KeyRefused
-from strandline.state_store.replicas.codec.ordered import ordered
-from strandline.state_store.replicas.codec.values import decoder, encoder
+from strandline.state_store.replicas.value_bytes import decoder, encoder, ordered
 
 _TEXT = st.text(st.sampled_from("\0\x01aÄ€𐍈"), max_size=4)
 _BYTES = st.binary(max_size=4) | st.lists(st.sampled_from([b"\0", b"\xff", b"\x01"])).map(b"".join)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.hashing.digest import digest_of_table
-from strandline.state_store.replicas.codec.rows import COUNT, RowCodec
+from strandline.state_store.replicas.row_bytes import COUNT, RowCodec
 from tests.unit.state_store.replicas.codec.test_ordered import NAMES, TYPES, same
 
 

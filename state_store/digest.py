@@ -78,7 +78,7 @@ def digest_of_table(batches: Iterable[pa.RecordBatch]) -> Digest:
     Raises:
         CorruptState: a column has a type that our tables do not have.
     """
-    from strandline.state_store.hashing.row_lanes import row_lanes
+    from strandline.state_store.row_lanes import row_lanes
 
     total = Digest()
     for record_batch in (part for batch in batches for part in _pieces(batch)):
@@ -95,7 +95,7 @@ def digests_by(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> dict[int, Di
     """
     import numpy as np
 
-    from strandline.state_store.hashing.row_lanes import row_lanes
+    from strandline.state_store.row_lanes import row_lanes
 
     found: dict[int, Digest] = {}
     if batch.num_rows:

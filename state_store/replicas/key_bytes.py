@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.state_store.errors import KeyRefused
-from strandline.state_store.replicas.codec.ordered import joined, ordered
-from strandline.state_store.replicas.codec.values import encoder
+from strandline.state_store.replicas.value_bytes import encoder, joined, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 ROWS: Final = b"r"
 """The first byte of every row's key. A backend keeps what is not a row elsewhere."""

@@ -19,16 +19,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.state_store.errors import ReplicaCorrupt
-from strandline.state_store.replicas.codec.ordered import (
+from strandline.state_store.replicas.value_bytes import (
     DECIMAL_BYTES,
     decimals,
+    decoder,
     fixed_binary,
+    from_integer,
+    is_bytes,
+    is_text,
     joined,
     numbers,
     ordered,
+    scaled,
     texts,
+    width_of,
 )
-from strandline.state_store.replicas.codec.values import decoder, from_integer, is_bytes, is_text, scaled, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,1 +1,0 @@
-"""Hashes of values and rows, and the digest of a table that is made of them."""
