@@ -182,7 +182,7 @@ def constant_rows(table: exp.Expr) -> exp.Subquery | None:
 #
 # Where the end lies before the beginning there are no rows; the scalar function counts down there, as ksqlDB's does.
 
-_FORMS = {"GENERATE_SERIES": "GENERATE_SERIES(from, to [, step])", "RANGE": "RANGE([from,] end [, step])"}
+_SERIES_FORMS = {"GENERATE_SERIES": "GENERATE_SERIES(from, to [, step])", "RANGE": "RANGE([from,] end [, step])"}
 
 
 def series(table: exp.Expr) -> exp.Expr:
@@ -192,7 +192,7 @@ def series(table: exp.Expr) -> exp.Expr:
         InvalidQuery: it has other arguments.
     """
     function = table.this if isinstance(table, exp.Table) else None
-    if not isinstance(function, exp.Anonymous) or function.name not in _FORMS:
+    if not isinstance(function, exp.Anonymous) or function.name not in _SERIES_FORMS:
         return table
     bounds = list(function.expressions)
     if function.name == "RANGE" and len(bounds) == 1:
@@ -204,7 +204,7 @@ def series(table: exp.Expr) -> exp.Expr:
             f"{sql_of(function)}: whole numbers, the step a constant but 0",
             line=line,
             column=column,
-            hint=_FORMS[function.name],
+            hint=_SERIES_FORMS[function.name],
         )
     begin, end = bounds[:2]
     if function.name == "RANGE":
@@ -216,13 +216,13 @@ def series(table: exp.Expr) -> exp.Expr:
             else exp.Add(this=exp.Paren(this=end.copy()), expression=_number(before))
         )
     made = table.copy()
-    made.set("this", call("UNNEST", _series_numbers(begin, end, step)))
+    made.set("this", call("UNNEST", _numbers_between(begin, end, step)))
     if not table.alias:
         made.set("alias", exp.TableAlias(this=identifier(function.name.lower())))
     return made
 
 
-def _series_numbers(begin: exp.Expr, end: exp.Expr, step: int) -> exp.Expression:
+def _numbers_between(begin: exp.Expr, end: exp.Expr, step: int) -> exp.Expression:
     """The array of the numbers; NULL, which has no items, where there are none."""
     sides = [exp.Paren(this=side.copy()) for side in (begin, end)]
     there = (exp.LTE if step > 0 else exp.GTE)(this=sides[0], expression=sides[1])
@@ -254,7 +254,7 @@ def _number(value: int) -> exp.Expression:
 # WINDOW TUMBLING and its like are the ones that close.
 
 START, END = "window_start", "window_end"
-_windows_of_time_FORMS = {
+_WINDOW_FORMS = {
     "TUMBLE": "TUMBLE(table, column, INTERVAL '1' HOUR)",
     "HOP": "HOP(table, column, INTERVAL '5' MINUTE, INTERVAL '1' HOUR)",
     "SESSION": "SESSION(table, column, INTERVAL '5' MINUTE, key_column)",
@@ -271,7 +271,7 @@ def window_function(table: exp.Expr) -> exp.Subquery | None:
         InvalidQuery: the arguments are others.
     """
     function = table.this if isinstance(table, exp.Table) else None
-    if not isinstance(function, exp.Anonymous) or function.name not in _windows_of_time_FORMS:
+    if not isinstance(function, exp.Anonymous) or function.name not in _WINDOW_FORMS:
         return None
     name, arguments = function.name, function.expressions
     columns = [each for each in arguments if isinstance(each, exp.Column)]
@@ -284,7 +284,7 @@ def window_function(table: exp.Expr) -> exp.Subquery | None:
             f"{sql_of(function)}: a table, a column and lengths without months",
             line=line,
             column=column,
-            hint=_windows_of_time_FORMS[name],
+            hint=_WINDOW_FORMS[name],
         )
     source, time = columns[:2]
     sizes = [each or 0 for each in lengths]
@@ -318,20 +318,18 @@ def _bounds(time: exp.Column, step: int, size: int) -> list[exp.Expr]:
     """The columns of the bounds of a TUMBLE; for a HOP the start alone, in milliseconds, a row for each."""
     last = _last_start(call("UNIX_TIMESTAMP", time), step)
     if step == size:
-        end = exp.Add(this=last.copy(), expression=_windows_of_time_number(size))
+        end = exp.Add(this=last.copy(), expression=_number(size))
         return [_named(START, call("FROM_UNIXTIME", last)), _named(END, call("FROM_UNIXTIME", end))]
-    starts = [
-        exp.Sub(this=last.copy(), expression=_windows_of_time_number(place * step)) for place in range(size // step)
-    ]
+    starts = [exp.Sub(this=last.copy(), expression=_number(place * step)) for place in range(size // step)]
     return [_named(START, call("EXPLODE", exp.Array(expressions=starts)))]
 
 
 def _last_start(millis: exp.Expression, step: int) -> exp.Expression:
     """The greatest multiple of the step that is not above the time, also before 1970."""
-    rest = exp.Mod(this=millis.copy(), expression=_windows_of_time_number(step))
+    rest = exp.Mod(this=millis.copy(), expression=_number(step))
     positive = exp.Mod(
-        this=exp.Paren(this=exp.Add(this=rest, expression=_windows_of_time_number(step))),
-        expression=_windows_of_time_number(step),
+        this=exp.Paren(this=exp.Add(this=rest, expression=_number(step))),
+        expression=_number(step),
     )
     return exp.Paren(this=exp.Sub(this=millis, expression=exp.Paren(this=positive)))
 
@@ -340,17 +338,13 @@ def _ended(select: exp.Select, size: int) -> exp.Select:
     """The windows of a HOP, whose starts are milliseconds, with both bounds as TIMESTAMPs."""
     inner = exp.Subquery(this=select, alias=exp.TableAlias(this=identifier("hops")))
     start = exp.Column(this=identifier(START))
-    end = exp.Add(this=start.copy(), expression=_windows_of_time_number(size))
+    end = exp.Add(this=start.copy(), expression=_number(size))
     star = exp.Star(replace=[_named(START, call("FROM_UNIXTIME", start))])
     return exp.Select(expressions=[star, _named(END, call("FROM_UNIXTIME", end))], from_=exp.From(this=inner))
 
 
 def _named(name: str, value: exp.Expr) -> exp.Alias:
     return exp.Alias(this=value, alias=identifier(name))
-
-
-def _windows_of_time_number(value: int) -> exp.Expression:
-    return exp.Literal.number(value)
 
 
 def _milliseconds(node: exp.Expr | None) -> int | None:
