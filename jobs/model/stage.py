@@ -191,7 +191,7 @@ class LatestStage:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionWindow:
     """WINDOW SESSION (gap, GRACE PERIOD grace): rows of one group no further apart than `gap` are one session.
 
     Attributes:
@@ -232,7 +232,7 @@ class AggregateStage:
     key: tuple[str, ...]
     drop_empty: bool = True
     skip_null_keys: bool = False
-    session: Session | None = None
+    session: SessionWindow | None = None
     late: Body = ()
 
 

@@ -37,7 +37,7 @@ OUTER = "outer"
 
 
 @dataclass(frozen=True)
-class Part:
+class FromItem:
     """One input under its alias.
 
     Attributes:
@@ -106,7 +106,7 @@ class Inputs:
         outer: what a subquery can read of the query around it.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[FromItem, ...]
     merged: Mapping[str, Typed] = field(default_factory=dict)
     windowed: bool = False
     rowkey: Typed | None = None
@@ -143,11 +143,11 @@ class Inputs:
         folded.set("this", exp.to_identifier(column.name.lower()))
         return self.find(folded)
 
-    def part(self, alias: str) -> Part | None:
+    def part(self, alias: str) -> FromItem | None:
         """The input of that alias."""
         return next((part for part in self.parts if part.alias == alias), None)
 
-    def holder(self, node: exp.Column) -> Part | None:
+    def holder(self, node: exp.Column) -> FromItem | None:
         """The input that a resolved column is of; None for one of the outer query."""
         return next((part for part in self.parts if _holds(part, node)), None)
 
@@ -183,7 +183,7 @@ class Inputs:
             found.set("table", None)
         return sql_of(made)
 
-    def _unqualified(self, name: str, holders: list[Part]) -> Typed | None:
+    def _unqualified(self, name: str, holders: list[FromItem]) -> Typed | None:
         """The meaning of a name that no single input has; None when there is none."""
         if self.windowed and name in WINDOW_BOUNDS:
             return Typed(column(name), t.BIGINT)
@@ -203,13 +203,13 @@ class Inputs:
             )
         return None
 
-    def _of_part(self, part: Part, name: str) -> Typed | None:
+    def _of_part(self, part: FromItem, name: str) -> Typed | None:
         sql_type = part.type_of(name)
         if sql_type is not None:
             return Typed(part.column(name), sql_type)
         return self._pseudo(part, name) if name in PSEUDO_COLUMNS else None
 
-    def _pseudo(self, part: Part, name: str) -> Typed:
+    def _pseudo(self, part: FromItem, name: str) -> Typed:
         stored, sql_type = PSEUDO_COLUMNS[name]
         if part.type_of(stored) is None:
             raise InvalidQuery(
@@ -263,7 +263,7 @@ def from_outside(node: exp.Expr) -> bool:
     return any(OUTER in found.meta for found in node.find_all(exp.Column))
 
 
-def _holds(part: Part, node: exp.Column) -> bool:
+def _holds(part: FromItem, node: exp.Column) -> bool:
     return any(each == node for each in part.read.values()) if part.read else part.alias == node.table
 
 
@@ -349,11 +349,11 @@ def inputs_of(block: Block) -> Inputs:
     return Inputs(tuple(_part(each) for each in block.inputs))
 
 
-def _part(each: From) -> Part:
+def _part(each: From) -> FromItem:
     source = each.source
     if isinstance(source, Relation):
-        return Part(each.alias, source.name, source, (*source.columns, *source.hidden), {})
-    return Part(each.alias, each.alias, source, outputs_of(source), dict(META_COLUMNS))
+        return FromItem(each.alias, source.name, source, (*source.columns, *source.hidden), {})
+    return FromItem(each.alias, each.alias, source, outputs_of(source), dict(META_COLUMNS))
 
 
 def expressions_of(block: Block) -> Iterator[exp.Expression]:

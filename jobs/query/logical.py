@@ -302,7 +302,7 @@ def _text(value: Any, names: Mapping[str, str]) -> str:
             for name, part in parts
             if name not in ("alias", "unseen_key")
         )
-        return f"{type(value).__name__}({inner})"
+        return f"{class_name(value)}({inner})"
     if isinstance(value, tuple):
         return f"[{', '.join(_text(part, names) for part in value)}]"
     return plain_text(value)
@@ -322,7 +322,14 @@ def _expression(node: exp.Expression, names: Mapping[str, str]) -> str:
 # the names of classes and fields beside their values, so those names are a persisted format: where a name has changed
 # in the code, the old one stays here.
 
+_CLASSES = {"SessionWindow": "Session"}
 _FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind", ("TimeWindow", "type"): "kind"}
+
+
+def class_name(value: object) -> str:
+    """Name of a dataclass in a hash."""
+    name = type(value).__name__
+    return _CLASSES.get(name, name)
 
 
 def field_name(value: object, field: str) -> str:

@@ -232,7 +232,7 @@ _COMES_FIRST = "another definition of it has been begun, and comes first: then s
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedChange:
     """What happens to one definition.
 
     Attributes:
@@ -292,7 +292,7 @@ class ApplyPlan:
     """The steps of applying a file, in order, with stored names. Nothing was changed yet."""
 
     pipeline: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedChange, ...]
     name_map: NameMap = field(default_factory=NameMap)
 
     @property
@@ -321,14 +321,16 @@ def plan_of(
         catalog: as it is before.
     """
     steps = [_step(change, catalog, lake) for change in changes]
-    steps += [Step("kept", sentence("'{}': it is not in the file; DROP removes it", Name(name))) for name in missing]
+    kept = (sentence("'{}': it is not in the file; DROP removes it", Name(name)) for name in missing)
+    steps += [PlannedChange("kept", what) for what in kept]
     return ApplyPlan(pipeline, tuple(steps), catalog.name_map)
 
 
-def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
+def _step(change: Change, catalog: Catalog, lake: Lake) -> PlannedChange:
     definition, what = change.definition, described(change.definition)
     outcome = _OUTCOMES.get(change.outcome, change.outcome)
-    bare = Step(outcome, what, begun=_ENDS if change.begun == "this" else _COMES_FIRST if change.begun else None)
+    begun = None if change.begun is None else _ENDS if change.begun == "this" else _COMES_FIRST
+    bare = PlannedChange(outcome, what, begun=begun)
     if outcome == "alter":
         source = catalog.get(definition.name)
         assert isinstance(source, Source)

@@ -52,7 +52,7 @@ def status(settings: Settings) -> Rows:
     lake = Lake(settings.lake)
     check_lake(lake)
     catalog = Catalog(lake)
-    log = Topics(settings, lake, catalog)
+    log = Lags(settings, lake, catalog)
     hindrances = Hindrances(catalog.definitions(), lake)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
@@ -67,7 +67,7 @@ def _broken(broken: Broken, pipeline: str | None) -> _Row:
     return (pipeline, broken.name, "broken", None, None, None, None, "", None, "broken")
 
 
-def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics, hindrances: Hindrances) -> Iterator[_Row]:
+def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Lags, hindrances: Hindrances) -> Iterator[_Row]:
     match definition:
         case InsertQuery():
             return
@@ -121,8 +121,8 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
     return late_in(lake, stages)
 
 
-class Topics:
-    """The topics of a lake. After one does not answer, none is asked again, since each try would take seconds."""
+class Lags:
+    """Lags of tables and topics. After one topic does not answer, none is asked again: each try takes seconds."""
 
     def __init__(self, settings: Settings, lake: Lake, catalog: Catalog) -> None:
         self._settings = settings

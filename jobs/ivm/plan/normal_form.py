@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from strandline.jobs.model.stage import Stage, inputs_of
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.query.logical import field_name, plain_text
+from strandline.jobs.query.logical import class_name, field_name, plain_text
 from strandline.jobs.sql.dialect import sql_of
 
 _HEX = 12
@@ -47,7 +47,7 @@ def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> I
     elif isinstance(value, SqlType):
         yield str(value)
     elif is_dataclass(value):
-        yield type(value).__name__
+        yield class_name(value)
         for each in fields(value):
             if each.name in _LEFT_OUT or (top and each.name in _OF_TABLE):
                 continue

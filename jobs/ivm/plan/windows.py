@@ -27,7 +27,7 @@ from strandline.jobs.ivm.plan.trees import named, number
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import WINDOW_BOUNDS, WINDOW_END, WINDOW_START, Relation
-from strandline.jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
+from strandline.jobs.model.stage import AggregateCall, AggregateStage, Input, Output, SessionWindow
 from strandline.jobs.query.inputs import mark_value
 from strandline.jobs.query.logical import Block, TimeWindow
 from strandline.jobs.sql.places import place_of
@@ -51,7 +51,7 @@ class Windowed:
     rows: Rows
     group: tuple[Output, ...] = ()
     columns: tuple[Output, ...] = ()
-    session: Session | None = None
+    session: SessionWindow | None = None
     late: Rows | None = None
 
 
@@ -92,7 +92,7 @@ def in_window(rows: Rows, block: Block) -> Windowed:
 
 def _in_session(rows: Rows, window: TimeWindow, time: exp.Expression, clock: exp.Expression | None) -> Windowed:
     columns = (Output("_timestamp", time, t.TIMESTAMP), Output("_stream_time", clock or time, t.TIMESTAMP))
-    session = Session(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
+    session = SessionWindow(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
     if session.grace is None or clock is None:
         return Windowed(rows, (), columns, session)
     ends, now = _plus(call("UNIX_TIMESTAMP", time), session.gap + session.grace), call("UNIX_TIMESTAMP", clock)

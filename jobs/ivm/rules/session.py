@@ -32,7 +32,7 @@ from strandline.jobs.ivm.rules.recompute_diff import marked, only_touched, settl
 from strandline.jobs.ivm.rules.settled import columns, render, state_column, typed
 from strandline.jobs.ivm.rules.stored import ROWS
 from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
-from strandline.jobs.model.stage import AggregateStage, Session
+from strandline.jobs.model.stage import AggregateStage, SessionWindow
 from strandline.jobs.model.stage_columns import hidden_columns, key_path
 from strandline.jobs.model.types import BIGINT
 
@@ -69,7 +69,7 @@ def _millis(column: str, engine: Engine) -> str:
     return render(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[exp.column(column, quoted=True)]), engine)
 
 
-def _rows(stage: AggregateStage, session: Session, engine: Engine) -> str:
+def _rows(stage: AggregateStage, session: SessionWindow, engine: Engine) -> str:
     """The rows that are not late."""
     time, clock = _millis(session.time, engine), _millis(session.clock, engine)
     late = f" WHERE {clock} - {time} <= {session.gap + session.grace}" if session.grace is not None else ""
@@ -81,7 +81,7 @@ def _rows(stage: AggregateStage, session: Session, engine: Engine) -> str:
 )"""
 
 
-def _sessions(groups: list[str], session: Session, hint: str, touched: str) -> list[str]:
+def _sessions(groups: list[str], session: SessionWindow, hint: str, touched: str) -> list[str]:
     """The sessions of the rows: one begins where the row before is too far away, or had closed when the row arrived.
 
     Rows of one time have one number: a default frame counts peers together. Of them the first to arrive, by the clock,

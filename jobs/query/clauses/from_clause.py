@@ -27,7 +27,7 @@ from strandline.jobs.query.clauses.from_functions import (
     window_function,
 )
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.inputs import UNNAMED, Inputs, Outer, Part
+from strandline.jobs.query.inputs import UNNAMED, FromItem, Inputs, Outer
 from strandline.jobs.query.logical import NestedFound, Query, gives_events, outputs_of, reads
 from strandline.jobs.query.pulled import NestedQueries, Unnamed
 from strandline.jobs.sql.dialect import position_of
@@ -101,7 +101,7 @@ class Joined:
         unnest: the node of an UNNEST, whose arrays are still to be read; its part has no columns yet.
     """
 
-    part: Part
+    part: FromItem
     node: exp.Join | None
     unnest: exp.Table | None = None
 
@@ -203,16 +203,16 @@ def _unnamed_aliases() -> Iterator[str]:
     yield from (f"{UNNAMED}_{number}" for number in count(2))
 
 
-def _part(table: exp.Expr, context: Context) -> Part:
+def _part(table: exp.Expr, context: Context) -> FromItem:
     """An input under its alias, and under the names that follow the alias in brackets."""
     if is_unnest(table):
-        return Part(unnest_alias(table), UNNEST, NOWHERE, (), {})
+        return FromItem(unnest_alias(table), UNNEST, NOWHERE, (), {})
     part = _plain_part(table, context)
     renamed = _renamed(part, table, context)
     return part if renamed is None else _query_part(part.alias, part.name, renamed)
 
 
-def _renamed(part: Part, node: exp.Expr, context: Context) -> Query | None:
+def _renamed(part: FromItem, node: exp.Expr, context: Context) -> Query | None:
     """The query that gives an input's columns the names in `AS alias (a, b)`; None where there are none."""
     alias = node.args.get("alias")
     names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
@@ -235,7 +235,7 @@ def _renamed(part: Part, node: exp.Expr, context: Context) -> Query | None:
     return context.read(tree, inner)
 
 
-def _plain_part(table: exp.Expr, context: Context) -> Part:
+def _plain_part(table: exp.Expr, context: Context) -> FromItem:
     line, place = position_of(table)
     table = window_function(table) or constant_rows(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
@@ -252,13 +252,13 @@ def _plain_part(table: exp.Expr, context: Context) -> Part:
     return _relation_part(alias, name, context, line, place)
 
 
-def _query_part(alias: str, name: str, query: Query) -> Part:
+def _query_part(alias: str, name: str, query: Query) -> FromItem:
     events = gives_events(query)
-    hidden = _META if events else {}
-    return Part(alias, name, query, outputs_of(query), hidden, query.key, () if events else query.key, stream=events)
+    hidden, row_key = (_META, ()) if events else ({}, query.key)
+    return FromItem(alias, name, query, outputs_of(query), hidden, query.key, row_key, stream=events)
 
 
-def _relation_part(alias: str, name: str, context: Context, line: int | None, place: int | None) -> Part:
+def _relation_part(alias: str, name: str, context: Context, line: int | None, place: int | None) -> FromItem:
     catalog = context.catalog
     if name in context.beside:
         return _companion_part(alias, context.beside[name])
@@ -285,7 +285,7 @@ def _relation_part(alias: str, name: str, context: Context, line: int | None, pl
         name: sql_type for name, sql_type in readable if name not in shown and (name in _META or name in WINDOW_BOUNDS)
     }
     names = shown | hidden.keys()
-    return Part(
+    return FromItem(
         alias=alias,
         name=name,
         source=relation,
@@ -298,11 +298,11 @@ def _relation_part(alias: str, name: str, context: Context, line: int | None, pl
     )
 
 
-def _companion_part(alias: str, relation: Relation) -> Part:
+def _companion_part(alias: str, relation: Relation) -> FromItem:
     """A table that comes with another: of a log, the meta columns are read by name alone."""
     meta = _META if relation.storage == "append" else {}
     columns = tuple((name, sql_type) for name, sql_type in relation.columns if name not in meta)
-    return Part(alias, relation.name, relation, columns, meta, stream=relation.storage == "append")
+    return FromItem(alias, relation.name, relation, columns, meta, stream=relation.storage == "append")
 
 
 def join_type(node: exp.Join) -> JoinType:

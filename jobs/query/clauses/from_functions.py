@@ -15,7 +15,7 @@ from strandline.jobs.model.stage import Output
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.nested import items_of
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.inputs import Inputs, Part
+from strandline.jobs.query.inputs import FromItem, Inputs
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.intervals import IntervalNode
 from strandline.jobs.sql.trees import call, identifier, is_not_null
@@ -46,7 +46,7 @@ class Unnest:
         expand: the arrays, each under the name of its items' column.
     """
 
-    part: Part
+    part: FromItem
     expand: tuple[Output, ...]
 
 
@@ -84,7 +84,7 @@ def read_unnest(table: exp.Table, join: exp.Join | None, before: Inputs) -> Unne
     types = {name: each.type for name, each in zip(names, expand, strict=False)}
     if numbered and not kept:
         read[names[-1]], types[names[-1]] = column(ITEM), t.INT
-    return Unnest(Part(unnest_alias(table), UNNEST, NOWHERE, tuple(types.items()), {}, read=read), expand)
+    return Unnest(FromItem(unnest_alias(table), UNNEST, NOWHERE, tuple(types.items()), {}, read=read), expand)
 
 
 def _names(table: exp.Table, arrays: int, *, numbered: bool) -> list[str]:

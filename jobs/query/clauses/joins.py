@@ -41,8 +41,8 @@ from strandline.jobs.query.clauses.time_joins import (
 from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.inputs import (
+    FromItem,
     Inputs,
-    Part,
     ReadableColumns,
     aliases,
     columns_equated,
@@ -196,7 +196,7 @@ class Joins:
             check_table(part, on, node)
         self.froms.append(source)
 
-    def _condition(self, node: exp.Join, part: Part, before: Inputs, kind: JoinType) -> exp.Expression | None:
+    def _condition(self, node: exp.Join, part: FromItem, before: Inputs, kind: JoinType) -> exp.Expression | None:
         using = [identifier.name for identifier in node.args.get("using") or ()]
         if node.method == NATURAL:
             held = {name for each in before.parts for name, _ in each.columns}
@@ -219,7 +219,7 @@ class Joins:
             raise without_equality(part.alias, tree)
         return conjoined(terms)
 
-    def _using(self, names: list[str], part: Part, before: Inputs, kind: JoinType) -> exp.Expression:
+    def _using(self, names: list[str], part: FromItem, before: Inputs, kind: JoinType) -> exp.Expression:
         """USING (a, b): an equality each; the name alone means both columns from here on."""
         merged = dict(self.inputs.merged)
         tests: list[exp.Expression] = []
@@ -233,10 +233,10 @@ class Joins:
         self.inputs = replace(self.inputs, merged=merged)
         return conjoined(tests)
 
-    def _looks_up(self, part: Part, before: Inputs) -> bool:
+    def _looks_up(self, part: FromItem, before: Inputs) -> bool:
         return self._context.frozen and not part.stream and any(each.stream for each in before.parts)
 
-    def _remember_key(self, on: exp.Expression, part: Part, before: Inputs, kind: JoinType) -> None:
+    def _remember_key(self, on: exp.Expression, part: FromItem, before: Inputs, kind: JoinType) -> None:
         """ksqlDB's ROWKEY: the value that the last join is on."""
         known = before.aliases
         for term in conjuncts(on):
@@ -349,7 +349,7 @@ def _pruned(source: From, read: set[Place]) -> From:
     return replace(source, source=without_unread(replace(inner, outputs=kept)))
 
 
-def check_lookup(part: Part, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:
+def check_lookup(part: FromItem, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:
     """Check the join of a stream with a table whose row each event looks up.
 
     Raises:
@@ -366,7 +366,7 @@ def check_lookup(part: Part, on: exp.Expression, kind: JoinType, node: exp.Join)
     check_table(part, on, node)
 
 
-def check_table(part: Part, on: exp.Expression, node: exp.Join) -> None:
+def check_table(part: FromItem, on: exp.Expression, node: exp.Join) -> None:
     """Check that a table is found by its primary key, so that a row joins at most one.
 
     Raises:

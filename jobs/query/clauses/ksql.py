@@ -18,7 +18,7 @@ from strandline.jobs.query.clauses.from_clause import join_type
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS
 from strandline.jobs.query.expressions.scope import Typed
-from strandline.jobs.query.inputs import Inputs, Part, is_equality
+from strandline.jobs.query.inputs import FromItem, Inputs, is_equality
 from strandline.jobs.query.logical import Block, Query, SetOperation
 from strandline.jobs.sql.dialect import position_of, quote, sql_of
 from strandline.jobs.sql.trees import conjuncts
@@ -70,7 +70,7 @@ def check_select(select: exp.Select, inputs: Inputs) -> None:
                 _check_table_function(call, inputs)
 
 
-def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> None:
+def check_join(node: exp.Join, part: FromItem, inputs: Inputs, before: Inputs) -> None:
     """Check one join, as it is written; `inputs` are those before it and its own.
 
     Raises:
@@ -107,7 +107,7 @@ def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> No
             raise _refused(term, message, TypeMismatch, f"CAST one side; {_INSTEAD}")
 
 
-def _has_windows(part: Part) -> bool:
+def _has_windows(part: FromItem) -> bool:
     """True if a window is part of its rows' key."""
     return any(name in WINDOW_BOUNDS for name in part.row_key)
 

@@ -25,7 +25,7 @@ from strandline.jobs.model.options import Expectation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.expressions.infer import condition
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.inputs import Inputs, Part, conjoined
+from strandline.jobs.query.inputs import FromItem, Inputs, conjoined
 from strandline.jobs.query.logical import Block, From, Query, outputs_of
 from strandline.jobs.sql.trees import call
 
@@ -49,7 +49,7 @@ def guarded_query(query: Query, expectations: Iterable[Expectation]) -> Query:
     wanted = tuple(expectations)
     if not wanted:
         return query
-    part = Part(_ALIAS, _ALIAS, query, outputs_of(query), {})
+    part = FromItem(_ALIAS, _ALIAS, query, outputs_of(query), {})
     guards = [meets(condition(row_condition(each), Inputs((part,)), f"'{each.type}'"), each.name) for each in wanted]
     outputs = tuple(Output(name, part.column(name), sql_type) for name, sql_type in part.columns)
     return Block((From(_ALIAS, query),), conjoined(guards), outputs, key=query.key)

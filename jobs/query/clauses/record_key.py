@@ -24,7 +24,7 @@ from strandline.jobs.model.definitions import Kind
 from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.clauses.joins import Joins
-from strandline.jobs.query.inputs import ROWKEY, Inputs, Part, columns_equated, is_equality
+from strandline.jobs.query.inputs import ROWKEY, FromItem, Inputs, columns_equated, is_equality
 from strandline.jobs.query.logical import Block
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import conjuncts
@@ -129,7 +129,7 @@ def _in_words(alternatives: Alternatives, inputs: Inputs, what: str) -> str:
     return f"{what}: {' or '.join(', '.join(name(each) for each in wanted) for wanted in alternatives)}"
 
 
-def _input_keys(part: Part) -> Alternatives:
+def _input_keys(part: FromItem) -> Alternatives:
     """The key of an input, as the only alternative; an empty list of expressions when it has none."""
     return [tuple(part.column(name) for name in part.key)]
 
@@ -167,7 +167,7 @@ def _identifying_keys(joins: Joins) -> Alternatives:
     return [tuple(wanted)]
 
 
-def _at_most_one(part: Part, on: exp.Expression, join: str) -> bool:
+def _at_most_one(part: FromItem, on: exp.Expression, join: str) -> bool:
     return join in ("inner", "left") and columns_equated(on, part.alias).issuperset(part.row_key)
 
 

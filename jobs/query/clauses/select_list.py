@@ -25,7 +25,7 @@ from strandline.jobs.model.types import BaseType, has_null
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS, items_of
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
-from strandline.jobs.query.inputs import ROWKEY, Inputs, Part
+from strandline.jobs.query.inputs import ROWKEY, FromItem, Inputs
 from strandline.jobs.query.pulled import Unnamed, column_name
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import identifier
@@ -128,7 +128,7 @@ class _Names:
         return name
 
 
-def _part_of(node: exp.Expr, found: Typed, inputs: Inputs) -> Part | None:
+def _part_of(node: exp.Expr, found: Typed, inputs: Inputs) -> FromItem | None:
     if not isinstance(node, exp.Column) or not isinstance(found.expression, exp.Column):
         return None
     return inputs.holder(found.expression)
@@ -202,7 +202,7 @@ class Item:
 
     output: Output
     node: exp.Expr
-    part: Part | None = None
+    part: FromItem | None = None
 
 
 def stars_of(node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item] | None:
@@ -239,7 +239,7 @@ def _plain_star(node: exp.Expr, inputs: Inputs) -> list[Item]:
     return found
 
 
-def _columns(part: Part, node: exp.Expr, inputs: Inputs, *, plain: bool = False) -> list[Item]:
+def _columns(part: FromItem, node: exp.Expr, inputs: Inputs, *, plain: bool = False) -> list[Item]:
     several = len(inputs.parts) > 1 and not plain and not part.unnamed
     return [
         Item(Output(f"{part.alias}_{name}" if several else name, part.column(name), sql_type), node)

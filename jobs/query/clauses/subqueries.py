@@ -25,7 +25,7 @@ from strandline.jobs.query.clauses.from_clause import Context
 from strandline.jobs.query.desugar import existing, is_quantified, member, membership, quantified
 from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
-from strandline.jobs.query.inputs import Inputs, Part, columns_equated, conjoined, expressions_of, from_outside
+from strandline.jobs.query.inputs import FromItem, Inputs, columns_equated, conjoined, expressions_of, from_outside
 from strandline.jobs.query.logical import Block, From, Query, grows_by_groups, one_row, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import conjuncts, identifier, row_values
@@ -149,7 +149,7 @@ class Subqueries:
 
     def _equal(self, value: Typed, member: Typed) -> exp.Expression:
         """The condition `value = member`, with the conversions that the comparison needs."""
-        part = Part(_MEMBER, "the subquery", Relation("", (), "keyed"), ((_MEMBER, member.type),), {})
+        part = FromItem(_MEMBER, "the subquery", Relation("", (), "keyed"), ((_MEMBER, member.type),), {})
         inputs = Inputs((*self._inputs.parts, part), self._inputs.merged)
         made = condition(exp.EQ(this=value.expression, expression=column(_MEMBER, _MEMBER)), inputs, "IN")
         for node in list(made.find_all(exp.Column)):

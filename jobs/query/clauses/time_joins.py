@@ -16,7 +16,7 @@ from strandline.jobs.model.stage import AnalyticCall
 from strandline.jobs.model.types import BIGINT
 from strandline.jobs.query.clauses.from_clause import ASOF, Context, Joined
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.inputs import Inputs, Part, aliases
+from strandline.jobs.query.inputs import FromItem, Inputs, aliases
 from strandline.jobs.query.logical import Block, From, grows_by_groups, identity
 from strandline.jobs.sql.dialect import position_of, quote, sql_of
 from strandline.jobs.sql.time_clauses import milliseconds
@@ -87,7 +87,7 @@ def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
         )
 
 
-def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expression:
+def within_condition(node: exp.Expr, part: FromItem, before: Inputs) -> exp.Expression:
     """Condition on the time between an event of `part` and one of the streams before it; both sides have times."""
     time = before.time()
     assert time is not None
@@ -97,7 +97,7 @@ def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expressi
     return exp.Between(this=right, low=low, high=high)
 
 
-def kept_events(node: exp.Expr, part: Part, before: Inputs) -> list[exp.Expression]:
+def kept_events(node: exp.Expr, part: FromItem, before: Inputs) -> list[exp.Expression]:
     """Conditions that each side's event is still kept when the other arrives; none without GRACE PERIOD."""
     grace = milliseconds(node, "grace")
     left, left_clock = before.time(), before.time("_stream_time")
@@ -197,7 +197,7 @@ def lookups_only(select: exp.Select, block: Block, context: Context) -> Block:
     return block
 
 
-def _is_stream(part: Part) -> bool:
+def _is_stream(part: FromItem) -> bool:
     return part.stream and isinstance(part.source, Relation)
 
 
@@ -218,7 +218,7 @@ def _is_event_time(time: exp.Expr, before: Inputs, catalog: Catalog) -> bool:
     return before.resolve(time).expression in found
 
 
-def _declared_time(events: Part, catalog: Catalog) -> str | None:
+def _declared_time(events: FromItem, catalog: Catalog) -> str | None:
     """The column that TIMESTAMP = … names as the time of a stream's events."""
     found = catalog.find(events.name)
     if isinstance(found, Source):
@@ -226,7 +226,7 @@ def _declared_time(events: Part, catalog: Catalog) -> str | None:
     return found.maintenance.timestamp if isinstance(found, View) else None
 
 
-def _as_of_event(part: Part, clause: exp.Version) -> LookupTime:
+def _as_of_event(part: FromItem, clause: exp.Version) -> LookupTime:
     if part.log is None:
         line, place = position_of(clause)
         raise NotSupported(

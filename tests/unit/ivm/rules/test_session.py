@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import AggregateStage, Session
+from strandline.jobs.model.stage import AggregateStage, SessionWindow
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, call, core, multiset, output
 
@@ -79,7 +79,7 @@ def stage_of(
         ),
         key=(key,),
         skip_null_keys=skip,
-        session=Session(GAP, grace, "_timestamp", "_stream_time"),
+        session=SessionWindow(GAP, grace, "_timestamp", "_stream_time"),
     )
 
 
