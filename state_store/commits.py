@@ -16,7 +16,7 @@ from strandline.state_store.checksum import EMPTY
 from strandline.state_store.errors import CorruptState
 
 FORMAT: Final = 2
-"""The format that is written. 1 had no checksum, and its vectors held bare version numbers; it is still read."""
+"""The format that is written and read. Another one is another version's."""
 
 REBUILD: Final = "rebuild"
 """The mode of a commit whose rows were computed anew: whatever was there before, they are right from here on."""
@@ -31,7 +31,7 @@ _MARK: Final = "strandline"
 _BEGIN: Final = f'{{"{_MARK}":'
 
 _OPTIONAL: Final = ("late", "leader_epochs", "trimmed", "since")
-"""The fields that came to format 2 later: written only where they say something, so that a reader from before them
+"""The fields that the format got later: written only where they say something, so that a reader from before them
 still reads every other table."""
 
 
@@ -41,8 +41,8 @@ class TableVersion:
 
     Attributes:
         version: Delta's number of the commit.
-        table: the identity that the table was given when it was made; empty in records of format 1.
-        nonce: the commit's own mark; empty for one of format 1, or of another tool.
+        table: the identity that the table was given when it was made.
+        nonce: the commit's own mark; empty for one of another tool.
     """
 
     version: int
@@ -136,11 +136,6 @@ class CommitRecord:
         """The number of events that retention has taken from the table."""
         return self.trimmed.rows if self.trimmed is not None else 0
 
-    @property
-    def sealed(self) -> bool:
-        """False for a record of format 1, whose commit has no checksum."""
-        return bool(self.nonce)
-
     def identified(self, table: str) -> CommitRecord:
         """This record for one commit of one table: with that table's identity, and a mark that no other commit has."""
         return replace(self, table=table, nonce=secrets.token_hex(8))
@@ -166,15 +161,14 @@ class CommitRecord:
             body: dict[str, Any] = dict(json.loads(text)[_MARK])
         except (ValueError, KeyError, TypeError):
             return None
-        found = body.pop("format", None)
-        if found not in (1, FORMAT):
+        if body.pop("format", None) != FORMAT:
             raise CorruptState(
                 "a commit was written by another version of Strandline",
                 hint="see the 'Stored state' lines of CHANGELOG.md",
             )
         body.pop("crc", None)
         try:
-            body["vector"] = {name: _version(value, found) for name, value in body["vector"].items()}
+            body["vector"] = {name: TableVersion(**value) for name, value in body["vector"].items()}
             body["reason"] = wording.from_json(body.get("reason", ""))
             body["trimmed"] = Trimmed(**body["trimmed"]) if "trimmed" in body else None
             return cls(**body)
@@ -185,10 +179,6 @@ class CommitRecord:
 def is_record(text: str | None) -> bool:
     """True for a commit's `userMetadata` that is ours; cheaper than to read it."""
     return text is not None and text.startswith(_BEGIN)
-
-
-def _version(value: Any, record_format: int) -> TableVersion:
-    return TableVersion(int(value)) if record_format == 1 else TableVersion(**value)
 
 
 @dataclass(frozen=True)

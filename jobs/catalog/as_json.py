@@ -6,8 +6,6 @@ column is `{"name", "type", "key"}`, with "header" where it comes from the recor
 
 `"called"` is before the fields of a definition that is called otherwise than it is stored: an older Strandline refuses
 it.
-
-Format 1 has no checksum. It is still read; a definition that changes is written in format 2.
 """
 
 from __future__ import annotations
@@ -26,9 +24,8 @@ from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
 
 FORMAT = 2
-_WITHOUT_CHECKSUM = 1
 _LATER: Mapping[str, Any] = {"first_stage": View.first_stage, "columns_seen": {}, "added": Source.added}
-"""What format 2 was given later, with what most definitions have."""
+"""What the format was given later, with what most definitions have."""
 _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Function]] = {
     "source": Source,
     "view": View,
@@ -62,18 +59,18 @@ def from_json(data: bytes, where: str) -> Stored:
     """What `to_json` wrote.
 
     Raises:
-        CorruptState: the data is not such a document, fails its checksum, or is of a later format.
+        CorruptState: the data is not such a document, fails its checksum, or is of another format.
     """
     try:
         document = json.loads(data.decode())
         version = document.pop("format")
-        if version not in (FORMAT, _WITHOUT_CHECKSUM):
+        if version != FORMAT:
             raise CorruptState(
                 f"the catalog file has format {version}, this Strandline reads {FORMAT}",
                 where=where,
                 hint="use the version of Strandline that wrote it",
             )
-        if version != _WITHOUT_CHECKSUM and document.pop("crc") != of_members(document, ascii_only=False):
+        if document.pop("crc") != of_members(document, ascii_only=False):
             raise CorruptState("the catalog file fails its checksum", where=where)
         cls = _CLASSES[document["type"]]
         values = {name: _value(name, value) for name, value in document["definition"].items()}

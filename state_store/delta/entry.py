@@ -61,7 +61,7 @@ def decode(data: bytes, file: LakePath) -> tuple[list[Action], CommitRecord | No
     ours = str(info.get("engineInfo", "")).startswith(ENGINE) or _CHECKSUM.search(data) is not None
     if record is None and ours:
         raise _corrupt(file, "has lost its record")
-    if record is not None and record.sealed and not intact(data, _CHECKSUM):
+    if record is not None and not intact(data, _CHECKSUM):
         raise _corrupt(file, "fails its checksum")
     return actions, record
 

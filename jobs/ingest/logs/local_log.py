@@ -14,7 +14,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.logs import first_format, segment, topic_file
+from strandline.jobs.ingest.logs import segment, topic_file
+from strandline.jobs.ingest.logs.damage import missing
 from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity
 from strandline.jobs.ingest.logs.partitioner import partition_for
 from strandline.jobs.ingest.logs.record_bytes import decode_into
@@ -199,7 +200,7 @@ def _pieces(segments: Segments, chain: Sequence[Header], offsets: range, partiti
     start, end = offsets.start, offsets.stop
     begin = chain[0].parts[partition].base if chain else end
     if start < begin:
-        yield from first_format.read(segments.partition_folder(partition), partition, start, min(begin, end))
+        raise missing(segments.path(0).parent, partition, start)
     for header in chain:
         path = segments.path(header.number)
         with open_file(path) as file:

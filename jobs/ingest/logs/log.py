@@ -78,7 +78,7 @@ class TopicIdentity:
     """What tells a topic from another one of the same name.
 
     Attributes:
-        id: given when the topic was made; empty where it is unknown (an old local topic, brokers before Kafka 2.8).
+        id: given when the topic was made; empty where it is unknown (brokers before Kafka 2.8).
         leader_epochs: {partition: number of its leader's term}; empty where there are no leaders.
     """
 

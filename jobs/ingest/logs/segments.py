@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.logs import first_format, segment
+from strandline.jobs.ingest.logs import segment
 from strandline.jobs.ingest.logs.damage import missing
 from strandline.jobs.ingest.logs.segment import NONE, Header, Part
 from strandline.state_store.paths import file_names, open_file
@@ -33,10 +33,6 @@ class Segments:
 
     def path(self, number: int) -> LakePath:
         return self._folder / f"{number:0{_DIGITS}d}{_SUFFIX}"
-
-    def partition_folder(self, partition: int) -> LakePath:
-        """The folder of the partition's segments of format 1; a topic of format 2 has none."""
-        return self._folder / str(partition)
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are kept, sorted."""
@@ -65,14 +61,11 @@ class Segments:
     def begins(self) -> dict[int, int]:
         """{partition: the first offset that is kept}."""
         numbers = self.numbers()
-        kept = [part.base for part in self.header(numbers[0]).parts] if numbers else [0] * self._topic.partitions
-        older = {number: self._older(number) for number in range(self._topic.partitions)}
-        return {number: older[number][0] if older[number] else base for number, base in enumerate(kept)}
+        bases = [part.base for part in self.header(numbers[0]).parts] if numbers else [0] * self._topic.partitions
+        return dict(enumerate(bases))
 
     def chain(self, partition: int, start: int, end: int, newest: Header) -> list[Header]:
         """The segments that hold the partition's records with start <= offset < end, in order.
-
-        Records before the first of them, if any are in the range, are of format 1.
 
         Raises:
             CorruptState: one of them is broken or missing.
@@ -99,8 +92,7 @@ class Segments:
         Raises:
             CorruptState: a segment is broken.
         """
-        older = first_format.size(self.partition_folder(partition), start, end) if self._topic.format == 1 else 0
-        return older + self._bytes_before(partition, end, newest) - self._bytes_before(partition, start, newest)
+        return self._bytes_before(partition, end, newest) - self._bytes_before(partition, start, newest)
 
     def _bytes_before(self, partition: int, offset: int, newest: Header) -> int:
         number = self._reaching(partition, offset, newest)
@@ -139,12 +131,5 @@ class Segments:
             raise missing(self._folder, partition, expected - 1)
         return header
 
-    def _older(self, partition: int) -> list[int]:
-        return first_format.bases(self.partition_folder(partition)) if self._topic.format == 1 else []
-
     def _before_the_first(self) -> Header:
-        parts = tuple(Part(end=self._older_end(number)) for number in range(self._topic.partitions))
-        return Header(NONE, self._topic.id, parts)
-
-    def _older_end(self, partition: int) -> int:
-        return first_format.end(self.partition_folder(partition)) if self._topic.format == 1 else 0
+        return Header(NONE, self._topic.id, (Part(end=0),) * self._topic.partitions)

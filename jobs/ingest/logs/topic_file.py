@@ -2,8 +2,7 @@
 
     topic.json   {"format": 2, "topic": …, "partitions": n, "id": 32 hex digits, "crc": crc32 of the other members}
 
-A topic gets its id when it is made, so one that was removed and made again is told from the first. Format 1 has neither
-id nor checksum; it is read, not written.
+A topic gets its id when it is made, so one that was removed and made again is told from the first.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class TopicFile:
-    """One local topic. `id` is empty where the file does not know it (format 1)."""
+    """One local topic."""
 
     topic: str
     partitions: int
-    id: str = ""
+    id: str
     format: int = _FORMAT
 
 
@@ -50,8 +49,6 @@ def read(path: LakePath) -> TopicFile:
     try:
         members = json.loads(path.read_bytes())
         version = members["format"]
-        if version == 1:
-            return TopicFile(members["topic"], members["partitions"], format=1)
         checksum = members.pop("crc")
         if version == _FORMAT and checksum == of_members(members, ascii_only=True):
             return TopicFile(**members)

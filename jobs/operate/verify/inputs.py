@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.state_store.delta import reader
-from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import StoreError
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
@@ -52,24 +51,12 @@ def input_rows(name: str, version: int, lake: Lake, columns: Collection[str] = (
     path = lake.table(name)
     try:
         visible = reader.schema(path, version).names
-        record = reader.record_at(path, version)
         later = [column for column in columns if column not in visible]
-        rows = reader.read_rows(path, version, [*visible, *later, STATE] if state else [*visible, *later])
+        return reader.read_rows(path, version, [*visible, *later, STATE] if state else [*visible, *later])
     except StoreError as error:
         raise InputUnreadable(
             sentence("'{}' does not read at version {}: verify '{}'", Name(name), version, Name(name))
         ) from error
-    # A record with a checksum was compared on the way.
-    if not record.sealed and str(digest_of_table(rows.select(visible).to_batches())) != record.digest:
-        raise InputUnreadable(
-            sentence(
-                "the rows of '{}' at version {} are not those of its record: verify '{}'",
-                Name(name),
-                version,
-                Name(name),
-            )
-        )
-    return rows
 
 
 def _flat(vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake) -> dict[str, int]:

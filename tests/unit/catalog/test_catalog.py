@@ -177,18 +177,6 @@ def test_a_file_that_does_not_read_back_is_corrupt_state(lake: Lake, text: str) 
     assert caught.value.hint
 
 
-def test_the_format_without_a_checksum_is_read_and_written_anew_as_the_present_one(lake: Lake) -> None:
-    catalog = Catalog(lake)
-    catalog.add(source("s"))
-    path = lake.catalog / "s.json"
-    old = json.loads(path.read_bytes())
-    assert old.pop("crc")
-    overwrite(path, json.dumps({**old, "format": 1}).encode())
-    assert Catalog(lake).definitions() == [source("s")]
-    catalog.replace(source("s", "other"))
-    assert json.loads(path.read_bytes())["format"] == 2
-
-
 def test_a_definition_that_was_registered_again_goes_before_its_readers(lake: Lake) -> None:
     catalog = Catalog(lake)
     for definition in (source("s"), view("v", "s"), view("w", "v")):

@@ -18,13 +18,9 @@ def test_the_first_file_stays(tmp_path: Path) -> None:
     assert (first.topic, first.partitions, len(first.id)) == ("a/b", 3, 32)
 
 
-def test_a_file_of_before_ids_is_read(tmp_path: Path) -> None:
-    path = tmp_path / topic_file.NAME
-    path.write_text('{"format": 1, "topic": "t", "partitions": 2}')
-    assert topic_file.read(path) == topic_file.TopicFile("t", 2, "", format=1)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 3, "crc": 1}', '{"format": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "7", "{}", '{"format": 3, "crc": 1}', '{"format": 1, "topic": "t", "partitions": 2}']
+)
 def test_what_is_no_such_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / topic_file.NAME
     path.write_text(text)

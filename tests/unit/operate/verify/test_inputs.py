@@ -1,21 +1,17 @@
-"""The rows of an input are compared with its record once: on the way, or here where the record has no checksum."""
+"""The rows of an input are compared with its record once, on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from strandline.jobs.operate.verify import inputs
-from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows
+from strandline.jobs.operate.verify.inputs import input_rows
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.layout import Lake
-from tests.support.format_1 import unpacked
 from tests.support.keyed_table import made, rows
-from tests.support.on_disk import on_disk
 
 
 @pytest.fixture
@@ -29,7 +25,6 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return digest_of_table(found)
 
     monkeypatch.setattr(reader, "digest_of_table", counting)
-    monkeypatch.setattr(inputs, "digest_of_table", counting)
     return counts
 
 
@@ -39,16 +34,3 @@ def test_the_rows_of_an_input_are_hashed_once(lake: Lake, hashed: list[int]) -> 
     hashed.clear()
     assert input_rows("t", head.version, lake, state=True).num_rows == 9
     assert sum(hashed) == 9
-
-
-def test_a_record_without_a_checksum_is_compared_here(tmp_path: Path, hashed: list[int]) -> None:
-    """The reader cannot say which of the two is wrong, rows or record."""
-    lake = unpacked(tmp_path)
-    assert input_rows("visits", 2, lake, state=False).num_rows == 4
-    assert len(hashed) > 1
-    commit = on_disk(lake.table("visits") / "_delta_log" / f"{2:020d}.json")
-    text = commit.read_text()
-    at = text.index("digest") + len('digest\\":\\"')
-    commit.write_text(f"{text[:at]}{(int(text[at], 16) + 1) % 16:x}{text[at + 1 :]}")
-    with pytest.raises(InputUnreadable, match="are not those of its record: verify 'visits'"):
-        input_rows("visits", 2, lake, state=False)
