@@ -8,7 +8,7 @@ CREATE checks them (`jobs.session.define`); here they are read. Those that chang
 | STATE | `full`, `shared` | whether inner stages are the view's own, or read by every view that has the same |
 | | `partial` | nothing is stored: a reader computes a key when it is asked for, and keeps it while it is used |
 | CACHE_BYTES | a number | the most memory that a reader keeps rows of a partial view in |
-| REFRESH | `auto`, `incremental`, `full` | take in changes, compute everything anew, or what is cheaper |
+| REFRESH | `auto`, `incremental`, `full` | apply changes, recompute in full, or whatever is cheaper |
 | ERRORS | `dead_letter`, `stop`, `null` | what happens to a row on which an expression fails |
 | TIMESTAMP, TIMESTAMP_FORMAT | a column, a pattern | the time of the view's rows, when it is not that of their events |
 """

@@ -33,7 +33,7 @@ class Relation:
     identity: tuple[str, ...] = ("_partition", "_offset")
 
     @property
-    def told_apart_by(self) -> tuple[str, ...]:
+    def row_identity(self) -> tuple[str, ...]:
         """Columns that identify a row; a keyed relation without any has at most one row."""
         return self.key if self.storage == "keyed" else self.identity
 

@@ -2,7 +2,7 @@
 
 No other module puts the name of such a table together.
 
-| definition | event log | rows | rows kept aside |
+| definition | event log | rows | dead letters |
 | --- | --- | --- | --- |
 | stream `s` declared with columns | `s` | the same | `s__dead_letters` |
 | table `t` declared with columns | `t__log` | `t` | `t__dead_letters` |
@@ -65,7 +65,7 @@ def owned_by(name: str, names: Iterable[str]) -> list[str]:
     """Select the tables of the definition `name`, of whatever kind it is, in the order to delete them.
 
     The rows go before the event log that they reflect, and that before its dead letters: after a kill in between, rows
-    that were left behind would seem to be ahead of a log that began anew.
+    that were left behind would seem to be ahead of a log that begins again.
     """
     owned = [each for each in names if each.startswith(name) and BELOW.fullmatch(each, len(name))]
     first = (name, log_below(name), dead_letters(name))

@@ -384,7 +384,7 @@ class ReadableColumns:
         return self._inputs.resolve(column) if column.table else Typed(column, self._plain[column.name])
 
 
-def told_apart(block: Block) -> list[exp.Expression]:
+def row_identity(block: Block) -> list[exp.Expression]:
     """Columns that identify a row of the block, after grouping if it groups, as far as they can be read."""
     if block.group is None:
         return identity(block)

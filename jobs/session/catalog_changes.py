@@ -374,7 +374,7 @@ def _check_kind(statement: Drop, definition: Definition) -> None:
 # ALTER … RENAME TO: another name for a definition, and nothing else.
 #
 # Its tables, and all that others keep of them, say the name that it is stored under, which stays: version vectors in
-# commits, fingerprints, leases, replicas, the tokens of subscribers, Dagster's assets. So no row is computed anew, no
+# commits, fingerprints, leases, replicas, the tokens of subscribers, Dagster's assets. So no row is recomputed, no
 # history ends, and a run of the pipeline, which says stored names alone, need not hear of it. One file of the catalog
 # is replaced: killed at any moment, the definition has its former name or the new one.
 

@@ -49,46 +49,6 @@ if TYPE_CHECKING:
     from strandline.jobs.session.user_defined import FunctionChange
 
 
-_KNOWN = {"auto.offset.reset": ("earliest", "latest")}
-"""{property: its values, the default first}."""
-
-
-@dataclass
-class Properties:
-    """The properties that a user has set by `SET 'name' = 'value'`, for as long as the prompt, script or `-e` lives."""
-
-    values: dict[str, str] = field(default_factory=lambda: {name: values[0] for name, values in _KNOWN.items()})
-
-    def set(self, name: str, value: str) -> None:
-        """Set a property.
-
-        Raises:
-            OptionRefused: there is no such property, or it cannot have that value.
-        """
-        self._check(name)
-        if value.lower() not in _KNOWN[name]:
-            raise OptionRefused(f"'{name}' cannot be '{value}'", hint=f"use one of {', '.join(_KNOWN[name])}")
-        self.values[name] = value.lower()
-
-    def unset(self, name: str) -> None:
-        """Give a property its default again. Raises OptionRefused: there is no such property."""
-        self._check(name)
-        self.values[name] = _KNOWN[name][0]
-
-    @property
-    def from_latest(self) -> bool:
-        """True if push queries begin with the next change, without the present rows."""
-        return self.values["auto.offset.reset"] == "latest"
-
-    @staticmethod
-    def _check(name: str) -> None:
-        if name not in _KNOWN:
-            raise OptionRefused(
-                f"'{name}' is not a property of a session",
-                hint=f"known: {', '.join(_KNOWN)}; everything else is set in strandline.toml",
-            )
-
-
 S = TypeVar("S", bound=Statement)
 
 DEFAULT_PIPELINE = "default"
@@ -267,3 +227,43 @@ class Interpreter:
             case Explain():
                 text = show.explanation(statement, self.catalog)
                 return Document({"explanation": text}, text)
+
+
+_KNOWN = {"auto.offset.reset": ("earliest", "latest")}
+"""{property: its values, the default first}."""
+
+
+@dataclass
+class Properties:
+    """The properties that a user has set by `SET 'name' = 'value'`, for as long as the prompt, script or `-e` lives."""
+
+    values: dict[str, str] = field(default_factory=lambda: {name: values[0] for name, values in _KNOWN.items()})
+
+    def set(self, name: str, value: str) -> None:
+        """Set a property.
+
+        Raises:
+            OptionRefused: there is no such property, or it cannot have that value.
+        """
+        self._check(name)
+        if value.lower() not in _KNOWN[name]:
+            raise OptionRefused(f"'{name}' cannot be '{value}'", hint=f"use one of {', '.join(_KNOWN[name])}")
+        self.values[name] = value.lower()
+
+    def unset(self, name: str) -> None:
+        """Give a property its default again. Raises OptionRefused: there is no such property."""
+        self._check(name)
+        self.values[name] = _KNOWN[name][0]
+
+    @property
+    def from_latest(self) -> bool:
+        """True if push queries begin with the next change, without the present rows."""
+        return self.values["auto.offset.reset"] == "latest"
+
+    @staticmethod
+    def _check(name: str) -> None:
+        if name not in _KNOWN:
+            raise OptionRefused(
+                f"'{name}' is not a property of a session",
+                hint=f"known: {', '.join(_KNOWN)}; everything else is set in strandline.toml",
+            )

@@ -284,7 +284,7 @@ def _identity(aside: _Aside, number: int) -> Iterator[Output]:
     for at, each in enumerate(aside.core.inputs):
         if each.join in ("semi", "anti"):
             continue
-        for name in each.relation.told_apart_by:
+        for name in each.relation.row_identity:
             yield Output(f"__i{number}_{at}_{name}", _column(each.alias, name), each.relation.type_of(name))
     if aside.numbered:
         yield Output(f"__i{number}{ITEM}", exp.column(ITEM), t.INT)

@@ -68,7 +68,7 @@ def _check_names(order: Sequence[exp.Expr], select: exp.Select, outputs: Sequenc
     """Check that a name in ORDER BY does not stand for two different values of the SELECT list.
 
     Raises:
-        InvalidQuery: it is.
+        InvalidQuery: it does.
     """
     names = [item.alias_or_name for item in select.expressions]
     for node in (item.this for item in order) if len(names) == len(outputs) else ():
@@ -88,7 +88,7 @@ def _without_order(select: exp.Select, context: Context) -> exp.Select:
     """Drop an ORDER BY without LIMIT, after checking it: it does not change which rows there are.
 
     Raises:
-        SqlError: it is none; or the statement is CREATE STREAM or TABLE.
+        SqlError: it is not valid, or the statement is CREATE STREAM or TABLE.
     """
     if context.kind is not None:
         check_order(select)

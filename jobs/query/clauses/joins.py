@@ -50,7 +50,7 @@ from strandline.jobs.query.inputs import (
     expressions_of,
     is_equality,
     places_in,
-    told_apart,
+    row_identity,
 )
 from strandline.jobs.query.logical import Block, From, one_row
 from strandline.jobs.sql.dialect import position_of, sql_of
@@ -313,14 +313,14 @@ def nested(block: Block, inputs: Inputs, number: int) -> tuple[From, Inputs]:
     """
     alias = f"{_ALIAS}{number}"
     columns = [(part, name) for part in inputs.parts for name in (*dict(part.columns), *part.hidden)]
-    apart = places_in(told_apart(block))
+    row = places_in(row_identity(block))
     scope = ReadableColumns(block)
     made: dict[Place, Output] = {}
-    for place in (*places_in(part.column(name) for part, name in columns), *apart):
+    for place in (*places_in(part.column(name) for part, name in columns), *row):
         found = column(place[1], place[0] or None)
         made.setdefault(place, Output(f"__n{len(made)}", found, scope.resolve(found).type))
     read = {place: column(output.name, alias) for place, output in made.items()}
-    inner = replace(block, outputs=tuple(made.values()), key=tuple(made[place].name for place in apart))
+    inner = replace(block, outputs=tuple(made.values()), key=tuple(made[place].name for place in row))
     return From(alias, inner), _moved(inputs, read)
 
 

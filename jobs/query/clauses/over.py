@@ -28,7 +28,7 @@ from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import is_constant
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
-from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, places_in, told_apart
+from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, places_in, row_identity
 from strandline.jobs.query.logical import Block, From
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.places import Place, replaced, replaced_call
@@ -322,8 +322,8 @@ def partitions_apart(block: Block, partitions: Sequence[Partition]) -> Block:
 def _inner(block: Block, first: Partition, rest: Sequence[AnalyticCall]) -> tuple[Block, dict[Place, exp.Expression]]:
     """The query of the first partition, and where the outer one finds each column that it reads."""
     own = tuple(call for call in block.analytic if call.name in first.calls)
-    apart = told_apart(block)
-    trees = [*(each.expression for each in block.outputs), *block.partition[first.end :], *apart]
+    row = row_identity(block)
+    trees = [*(each.expression for each in block.outputs), *block.partition[first.end :], *row]
     trees += [node for call in rest for node in (*call.arguments, *(by for by, _, _ in call.order))]
     trees += [block.qualify] if block.qualify is not None else []
     scope = ReadableColumns(block)
@@ -340,7 +340,7 @@ def _inner(block: Block, first: Partition, rest: Sequence[AnalyticCall]) -> tupl
         analytic=own,
         qualify=None,
         distinct=False,
-        key=tuple(made[place].name for place in places_in(apart)),
+        key=tuple(made[place].name for place in places_in(row)),
         unseen_key="",
     )
     return inner, {place: column(output.name, _ALIAS) for place, output in made.items()}
