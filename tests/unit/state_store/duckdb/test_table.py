@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 import duckdb
 import pyarrow as pa
@@ -16,9 +18,11 @@ from hypothesis import strategies as st
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
+from strandline.state_store.digest import Digest, digest_of_table
+from strandline.state_store.duckdb import table as tally_module
 from strandline.state_store.duckdb.engine import DuckDBEngine, Kept
-from strandline.state_store.duckdb.table import BATCH_ROWS, DuckDBTable
-from strandline.state_store.errors import NegativeWeight, VectorMismatch, VersionGone
+from strandline.state_store.duckdb.table import BATCH_ROWS, DuckDBTable, Tally, error_of, streamed
+from strandline.state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
 from strandline.state_store.paths import LakePath
 from tests.support.examples import examples
 from tests.support.table_model import FOUR_ROWS, LOG, Key, Row, TableContract
@@ -133,3 +137,108 @@ def test_a_row_that_fails_after_others_were_written_is_no_fault_of_the_disk(
             table.append_if_any(rows, CommitRecord(epoch=1))
         assert table.head() == head
         assert list((tmp_path / "log").glob("**/*.parquet")) == []
+
+
+# Rows that DuckDB computes while they are taken: all of them come, and an error on the way says what it is.
+
+_LATE = 2 * BATCH_ROWS
+"""A row that the first batch is taken long before."""
+
+
+def test_every_row_comes_and_no_batch_is_empty(duckdb_engine: DuckDBEngine) -> None:
+    with duckdb_engine.connection() as connection:
+        sizes = [batch.num_rows for batch in streamed(connection, f"SELECT * FROM range({_LATE + 7})")]
+        none = list(streamed(connection, "SELECT * FROM range(9) AS r(i) WHERE i > 9"))
+    assert (sum(sizes), min(sizes) > 0, max(sizes) <= BATCH_ROWS, none) == (_LATE + 7, True, True, [])
+
+
+def test_a_row_that_fails_after_others_were_taken_is_an_error_of_duckdb(duckdb_engine: DuckDBEngine) -> None:
+    text = f"SELECT CAST(CASE WHEN i < {_LATE} THEN '1' ELSE 'one' END AS INT) FROM range({_LATE + 1}) AS r(i)"
+    with duckdb_engine.connection() as connection:
+        rows = streamed(connection, text)
+        assert next(rows).num_rows > 0
+        with pytest.raises(duckdb.Error, match=r"Conversion Error: .*'one'"):
+            list(rows)
+
+
+def test_rows_that_are_left_leave_the_connection_free(duckdb_engine: DuckDBEngine) -> None:
+    with duckdb_engine.connection() as connection:
+        rows = streamed(connection, f"SELECT * FROM range({_LATE})")
+        next(rows)
+        rows.close()
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_too_little_memory_can_be_told_from_other_errors() -> None:
+    """The caller lets Spark do what DuckDB has no memory for."""
+    assert isinstance(error_of("Out of Memory Error: failed to pin block"), duckdb.OutOfMemoryException)
+    assert not isinstance(error_of("Conversion Error: Out of Memory Error:"), duckdb.OutOfMemoryException)
+
+
+# What is counted while rows pass by: the digest is that of the rows, whoever hashed them.
+
+MANY = pa.table({"k": pa.array(range(20_000)), "v": pa.array(range(20_000, 40_000))})
+FEW = pa.table({"k": [1, 2], "v": [3, 4]})
+
+
+def test_many_rows_hashed_beside_and_few_hashed_at_once_have_one_digest() -> None:
+    tally = Tally()
+    for rows in (MANY, FEW, MANY):
+        tally.insert(rows, ["k", "v"])
+    tally.retract(MANY.to_batches()[0], ["k", "v"], ["a", "b"], pa.array([0, 1] * 10_000))
+    expected = digest_of_table(MANY.to_batches()) + digest_of_table(FEW.to_batches())
+    assert tally.digest == expected
+    assert tally.digest == expected, "to be asked for again"
+    assert tally.by_file(2) == [expected, digest_of_table(MANY.to_batches())], "a file of two batches, and one of one"
+    assert tally.taken["a"] == digest_of_table(MANY.take(list(range(0, 20_000, 2))).to_batches())
+    assert tally.taken["a"] + tally.taken["b"] == digest_of_table(MANY.to_batches())
+    assert (tally.inserted, tally.deleted) == (40_002, 20_000)
+
+
+def test_few_batches_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow it is, and however many come."""
+    waiting: list[int] = []
+    made, lock = Counter[str](), Lock()
+
+    def hashed(batches: list[pa.RecordBatch]) -> Digest:
+        digest = digest_of_table(batches)
+        with lock:
+            made["hashed"] += 1
+        return digest
+
+    monkeypatch.setattr(tally_module, "digest_of_table", hashed)
+    tally = Tally()
+    for number in range(1, 31):
+        tally.insert(MANY, ["k", "v"])
+        with lock:
+            waiting.append(number - made["hashed"])
+    assert max(waiting) <= tally_module._AHEAD
+    assert tally.digest == sum([digest_of_table(MANY.to_batches())] * 30, Digest())
+
+
+def test_rows_after_the_digest_was_asked_for_are_counted_too() -> None:
+    tally = Tally()
+    tally.insert(MANY, ["k"])
+    before = tally.digest
+    tally.insert(MANY, ["k"])
+    assert tally.digest == before + before
+
+
+def test_a_column_without_a_digest_is_an_error_of_the_digest() -> None:
+    tally = Tally()
+    tally.insert(pa.table({"k": pa.nulls(20_000, pa.uint8()).fill_null(1)}), ["k"])
+    for _ in range(2):
+        with pytest.raises(CorruptState, match="has no digest"):
+            _ = tally.digest
+
+
+def test_changes_are_kept_with_their_weights_until_they_are_many() -> None:
+    tally = Tally()
+    tally.retract(FEW.to_batches()[0], ["k"], ["a"], pa.array([0, 0]))
+    tally.insert(FEW, ["k"])
+    kept = tally.changes()
+    assert kept is not None
+    assert kept["__weight"].to_pylist() == [-1, -1, 1, 1]
+    for _ in range(11):
+        tally.insert(MANY, ["k"])
+    assert tally.changes() is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.replicas.row_bytes import COUNT, RowCodec
-from tests.unit.state_store.replicas.codec.test_ordered import NAMES, TYPES, same
+from tests.unit.state_store.replicas.test_value_bytes import NAMES, TYPES, same
 
 
 @given(st.lists(NAMES, min_size=1, max_size=11), st.data())
