@@ -122,8 +122,7 @@ def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
     if isinstance(node, exp.Literal) and node.is_int:
         place = int(node.name)
         if not 1 <= place <= len(items):
-            line, column = position_of(node)
-            raise InvalidQuery(f"ORDER BY {place}: the SELECT list has {len(items)} items", line=line, column=column)
+            raise InvalidQuery(f"ORDER BY {place}: the SELECT list has {len(items)} items").placed(*position_of(node))
         return items[place - 1].unalias().copy()
     if isinstance(node, exp.Column) and not node.table:
         for item in items:
@@ -135,8 +134,7 @@ def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
 def _count(clause: exp.Expr) -> int:
     number = clause.expression
     if not isinstance(number, exp.Literal) or not number.is_int:
-        line, column = position_of(clause)
-        raise InvalidQuery(f"{clause.key.upper()} takes a number, not {sql_of(number)}", line=line, column=column)
+        raise InvalidQuery(f"{clause.key.upper()} takes a number, not {sql_of(number)}").placed(*position_of(clause))
     return int(number.name)
 
 
@@ -200,13 +198,10 @@ def _flattened(join: exp.Expr, terms: list[exp.Expression]) -> list[exp.Expr]:
         return [join]
     inside = _taken(inner)
     if any(each.args.get("side") or each.args.get("using") for each in (join, *inside)):
-        line, column = position_of(join)
         raise NotSupported(
             f"a join in brackets is maintained where it and its join are inner ones, with ON: {sql_of(join)}",
-            line=line,
-            column=column,
             hint="put it into a subquery: (SELECT … FROM … JOIN …) AS name",
-        )
+        ).placed(*position_of(join))
     terms += [each.args["on"].copy() for each in (join, *inside) if each.args.get("on") is not None]
     found: list[exp.Expr] = [exp.Join(this=inner)]
     for each in inside:
@@ -274,12 +269,8 @@ def _exists(join: exp.Join, before: list[exp.Expr]) -> exp.Expression:
 
 
 def _refused(join: exp.Join, what: str) -> NotSupported:
-    line, column = position_of(join)
-    return NotSupported(
-        f"{what} is not supported: {sql_of(join)}",
-        line=line,
-        column=column,
-        hint="WHERE [NOT] EXISTS (SELECT 1 FROM …)",
+    return NotSupported(f"{what} is not supported: {sql_of(join)}", hint="WHERE [NOT] EXISTS (SELECT 1 FROM …)").placed(
+        *position_of(join)
     )
 
 

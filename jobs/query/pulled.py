@@ -253,8 +253,7 @@ def place_of(node: exp.Literal, count: int, clause: str) -> int:
     """
     number = int(node.name)
     if not 1 <= number <= count:
-        line, column = position_of(node)
-        raise InvalidQuery(f"{clause} {number}: the SELECT list has {count} columns", line=line, column=column)
+        raise InvalidQuery(f"{clause} {number}: the SELECT list has {count} columns").placed(*position_of(node))
     return number - 1
 
 

@@ -128,28 +128,22 @@ class Calls:
     def _check_order(self, call: exp.Anonymous) -> None:
         without = [part for part in self._inputs.parts if any(part.type_of(name) is None for name in EVENT_ORDER)]
         if len(without) == len(self._inputs.parts):
-            line, place = position_of(call)
             raise InvalidQuery(
                 sentence(
                     "{} needs the order of events, and the rows of '{}' have none", call.name, Name(without[0].name)
                 ),
-                line=line,
-                column=place,
                 hint="read a stream, or use MIN or MAX",
-            )
+            ).placed(*position_of(call))
 
 
 def _check_own(call: exp.Anonymous, arguments: tuple[exp.Expression, ...]) -> None:
     """Refuse a call whose every column is of the query around: SQL computes it over the rows of that query."""
     outer = next((found for each in arguments for found in each.find_all(OuterValue)), None)
     if outer is not None and not any(each.find(exp.Column) for each in arguments):
-        line, place = position_of(call)
         raise NotSupported(
             f"{call.name} in a subquery over columns of the query around it alone is not supported",
-            line=line,
-            column=place,
             hint=f"compute {call.name} in a subquery in FROM, and read its column",
-        )
+        ).placed(*position_of(call))
 
 
 def _known(value: exp.Expression, condition: exp.Expr | None) -> exp.Expr:
@@ -304,8 +298,7 @@ def _order(node: exp.Expr, order: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool]
 
 
 def _refused(node: exp.Expr, what: str) -> NotSupported:
-    line, column = position_of(node)
-    return NotSupported(f"{what} is not supported yet", line=line, column=column, hint="order all of it one way")
+    return NotSupported(f"{what} is not supported yet", hint="order all of it one way").placed(*position_of(node))
 
 
 # IGNORE NULLS and RESPECT NULLS, taken off a call: they are written inside of it or after it.
@@ -335,13 +328,9 @@ def without_words(node: exp.Expression, takers: tuple[str, ...]) -> tuple[exp.Ex
     if ignores is None and not found:
         return node, False
     if not isinstance(call, exp.Anonymous) or call.name not in takers:
-        line, column = position_of(call)
         raise InvalidQuery(
-            "IGNORE NULLS and RESPECT NULLS do not belong here",
-            line=line,
-            column=column,
-            hint=f"they are for {', '.join(takers)}",
-        )
+            "IGNORE NULLS and RESPECT NULLS do not belong here", hint=f"they are for {', '.join(takers)}"
+        ).placed(*position_of(call))
     copied: exp.Expression = inner.copy()
     for words in _inside(copied.this if isinstance(copied, exp.Filter) else copied):
         words.replace(words.this)
@@ -357,9 +346,8 @@ def value_of(call: exp.Expr) -> exp.Expression:
     first = call.expressions[0] if call.expressions else None
     value = first.this if isinstance(first, exp.Order) else first
     if not isinstance(value, exp.Expression) or isinstance(value, exp.Distinct):
-        line, column = position_of(call)
-        raise InvalidQuery(
-            "IGNORE NULLS is about one value", line=line, column=column, hint="ARRAY_AGG(x IGNORE NULLS)"
+        raise InvalidQuery("IGNORE NULLS is about one value", hint="ARRAY_AGG(x IGNORE NULLS)").placed(
+            *position_of(call)
         )
     return value
 

@@ -75,13 +75,10 @@ def _check_names(order: Sequence[exp.Expr], select: exp.Select, outputs: Sequenc
         if isinstance(node, exp.Column) and not node.table:
             meant = {sql_of(each.expression) for name, each in zip(names, outputs, strict=True) if name == node.name}
             if len(meant) > 1:
-                line, place = position_of(node)
                 raise InvalidQuery(
                     f"ORDER BY {node.name} is ambiguous: several columns of the SELECT list have that name",
-                    line=line,
-                    column=place,
                     hint="give each a name of its own with AS, or order by its place: ORDER BY 1",
-                )
+                ).placed(*position_of(node))
 
 
 def _without_order(select: exp.Select, context: Context) -> exp.Select:
@@ -295,8 +292,7 @@ class _Reader:
             )
 
     def _invalid(self, node: exp.Expr, message: str, hint: str | None = None) -> InvalidQuery:
-        line, place = position_of(node)
-        return InvalidQuery(message, line=line, column=place, hint=hint)
+        return InvalidQuery(message, hint=hint).placed(*position_of(node))
 
 
 # What is checked of a SELECT before it is read: clauses that are refused, its order, what repeats its rows.
@@ -316,17 +312,14 @@ def check_clauses(select: exp.Select) -> None:
     for argument, what in _REFUSED.items():
         clause = select.args.get(argument)
         if clause:
-            line, place = position_of(clause[0] if isinstance(clause, list) else clause)
-            raise NotSupported(f"{what} is not supported yet", line=line, column=place)
+            raise NotSupported(f"{what} is not supported yet").placed(
+                *position_of(clause[0] if isinstance(clause, list) else clause)
+            )
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
-        line, place = position_of(distinct)
         raise NotSupported(
-            "DISTINCT ON in CREATE STREAM or TABLE is not supported",
-            line=line,
-            column=place,
-            hint="CREATE MATERIALIZED VIEW … AS",
-        )
+            "DISTINCT ON in CREATE STREAM or TABLE is not supported", hint="CREATE MATERIALIZED VIEW … AS"
+        ).placed(*position_of(distinct))
 
 
 def check_order(query: exp.Query) -> None:
@@ -338,13 +331,10 @@ def check_order(query: exp.Query) -> None:
     for argument, what in _ORDERS.items():
         clause = query.args.get(argument)
         if clause is not None:
-            line, place = position_of(clause)
             raise NotSupported(
                 f"{what} in CREATE STREAM or TABLE is not supported",
-                line=line,
-                column=place,
                 hint="order the rows where they are read; ORDER BY … LIMIT n is for CREATE MATERIALIZED VIEW",
-            )
+            ).placed(*position_of(clause))
 
 
 def repeats_rows(select: exp.Select) -> bool:

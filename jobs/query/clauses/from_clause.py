@@ -129,14 +129,11 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
         inner = replace(context.within(context.outer), queries={**context.queries, **found})
         taken = alike(cte.alias, found)
         if taken is not None:
-            line, place = position_of(cte)
             raise InvalidQuery(
                 f"two queries of WITH are named '{cte.alias}'"
                 if taken == cte.alias
-                else differ_only_in_case("queries of WITH", taken, cte.alias),
-                line=line,
-                column=place,
-            )
+                else differ_only_in_case("queries of WITH", taken, cte.alias)
+            ).placed(*position_of(cte))
         query = context.read(cte.this, inner)
         found[cte.alias] = _renamed(_query_part(cte.alias, cte.alias, query), cte, context) or query
     return replace(context, queries={**context.queries, **found})
@@ -164,15 +161,12 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
         part = _part(table, context)
         taken = alike(part.alias, [each.part.alias for each in found])
         if taken is not None:
-            line, place = position_of(table)
             raise InvalidQuery(
                 f"two inputs are named '{part.alias}'"
                 if taken == part.alias
                 else differ_only_in_case("inputs", taken, part.alias),
-                line=line,
-                column=place,
                 hint=f"give each a name of its own: {part.name} AS other",
-            )
+            ).placed(*position_of(table))
         found.append(Joined(part, node, table if is_unnest(table) else None))
     check_reads([each.part.source for each in found], context)
     return tuple(found)
@@ -220,9 +214,8 @@ def _renamed(part: FromItem, node: exp.Expr, context: Context) -> Query | None:
         return None
     held = [name for name, _ in part.columns]
     if len(names) > len(held):
-        line, place = position_of(node)
-        raise InvalidQuery(
-            f"'{part.alias}' has {len(held)} columns, and {len(names)} names are given", line=line, column=place
+        raise InvalidQuery(f"'{part.alias}' has {len(held)} columns, and {len(names)} names are given").placed(
+            *position_of(node)
         )
     items: list[exp.Expr] = [
         exp.Alias(this=column(old), alias=identifier(new)) for old, new in zip(held, names, strict=False)
@@ -329,9 +322,8 @@ def not_in_from(table: exp.Expr) -> NotSupported:
     """Error for a function, or anything else, that FROM does not know."""
     function = table.this if isinstance(table, exp.Table) else None
     what = function.name if isinstance(function, exp.Anonymous) else table.key.upper()
-    line, place = position_of(table)
-    return NotSupported(
-        f"{what} in FROM is not supported", line=line, column=place, hint=_INSTEAD.get(what, _FUNCTIONS)
+    return NotSupported(f"{what} in FROM is not supported", hint=_INSTEAD.get(what, _FUNCTIONS)).placed(
+        *position_of(table)
     )
 
 

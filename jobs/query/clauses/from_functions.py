@@ -92,13 +92,10 @@ def _names(table: exp.Table, arrays: int, *, numbered: bool) -> list[str]:
     alias = unnest_alias(table)
     given = [each.name for each in table.args["alias"].args.get("columns") or ()] if table.args.get("alias") else []
     if not arrays or len(given) > arrays + numbered:
-        line, place = position_of(table)
         raise InvalidQuery(
             f"{sql_of(table)} has {arrays + numbered} columns, and {len(given)} names are given",
-            line=line,
-            column=place,
             hint="UNNEST(array) AS name (column)",
-        )
+        ).placed(*position_of(table))
     made_up = [alias] if arrays == 1 else [f"{alias}_{number}" for number in range(1, arrays + 1)]
     every = [*made_up, *(["ordinality"] if numbered else [])]
     return [*given, *every[len(given) :]]
@@ -111,13 +108,10 @@ def _keeps_rows(join: exp.Join | None) -> bool:
     on, side = join.args.get("on"), join.side
     always = on is None or (isinstance(on, exp.Boolean) and on.this)
     if side not in ("", "LEFT") or join.method or join.args.get("using") or not always:
-        line, place = position_of(join)
         raise NotSupported(
             f"UNNEST is joined by a comma, CROSS JOIN, or LEFT JOIN … ON TRUE: {sql_of(join)}",
-            line=line,
-            column=place,
             hint="put the condition into WHERE",
-        )
+        ).placed(*position_of(join))
     return bool(side)
 
 
@@ -199,13 +193,9 @@ def series(table: exp.Expr) -> exp.Expr:
         bounds = [exp.Literal.number(0), *bounds]
     step = _whole(bounds[2]) if len(bounds) == 3 else 1
     if not 2 <= len(bounds) <= 3 or not step:
-        line, column = position_of(table)
         raise InvalidQuery(
-            f"{sql_of(function)}: whole numbers, the step a constant but 0",
-            line=line,
-            column=column,
-            hint=_SERIES_FORMS[function.name],
-        )
+            f"{sql_of(function)}: whole numbers, the step a constant but 0", hint=_SERIES_FORMS[function.name]
+        ).placed(*position_of(table))
     begin, end = bounds[:2]
     if function.name == "RANGE":
         number = _whole(end)
@@ -279,13 +269,9 @@ def window_function(table: exp.Expr) -> exp.Subquery | None:
     keys = columns[2:]
     fits = arguments[:2] == columns[:2] and len(columns) >= 2 and arguments[2 + _LENGTHS[name] :] == keys
     if not fits or len(lengths) != _LENGTHS[name] or not all(lengths) or (keys and name != "SESSION"):
-        line, column = position_of(function)
         raise InvalidQuery(
-            f"{sql_of(function)}: a table, a column and lengths without months",
-            line=line,
-            column=column,
-            hint=_WINDOW_FORMS[name],
-        )
+            f"{sql_of(function)}: a table, a column and lengths without months", hint=_WINDOW_FORMS[name]
+        ).placed(*position_of(function))
     source, time = columns[:2]
     sizes = [each or 0 for each in lengths]
     if name == "SESSION":
@@ -300,12 +286,9 @@ def _windows(function: exp.Anonymous, source: exp.Column, time: exp.Column, size
     """The rows of a table, once for each window of one length that holds the time."""
     step, size = sizes[0], sizes[-1]
     if size % step or size // step > _MOST_WINDOWS:
-        line, column = position_of(function)
         raise InvalidQuery(
-            f"{function.name}: the size must be a multiple of the step, and of at most {_MOST_WINDOWS} steps",
-            line=line,
-            column=column,
-        )
+            f"{function.name}: the size must be a multiple of the step, and of at most {_MOST_WINDOWS} steps"
+        ).placed(*position_of(function))
     select = exp.Select(
         expressions=[exp.Star(), *_bounds(time, step, size)],
         from_=exp.From(this=exp.Table(this=source.this.copy())),

@@ -81,20 +81,16 @@ def read_groups(
     choices = [_sets(node, number) for node in _items(clause)]
     sets = [tuple(sorted({n for part in each for n in part})) for each in product(*choices)]
     if len(sets) > _MOST_SETS:
-        line, place = position_of(clause)
-        raise InvalidQuery(
-            f"GROUP BY asks for {len(sets)} grouping sets, and {_MOST_SETS} is the most", line=line, column=place
+        raise InvalidQuery(f"GROUP BY asks for {len(sets)} grouping sets, and {_MOST_SETS} is the most").placed(
+            *position_of(clause)
         )
     if sets == [tuple(range(len(found)))]:
         return tuple(found.values()), ()
     if constants:
-        line, place = position_of(clause)
         raise NotSupported(
             "GROUPING SETS, ROLLUP and CUBE are SQL's: ksqlDB has none, so SEMANTICS = 'ksql' says nothing of them",
-            line=line,
-            column=place,
             hint="leave SEMANTICS out",
-        )
+        ).placed(*position_of(clause))
     return tuple(found.values()), tuple(sets)
 
 
@@ -149,13 +145,10 @@ def over_groups(
     if isinstance(node, exp.Column):
         if not node.table or node.table in kept:  # bounds of a window; values joined after grouping
             return node.copy()
-        line, place = position_of(node)
         raise InvalidQuery(
             f"column '{node.name}' is neither grouped by nor aggregated",
-            line=line,
-            column=place,
             hint=f"add it to GROUP BY, or say which of its values: LATEST_BY_OFFSET({node.name})",
-        )
+        ).placed(*position_of(node))
     made = node.copy()
     for child in list(made.iter_expressions()):
         if isinstance(child, exp.Identifier | exp.DataType):
@@ -173,13 +166,10 @@ def _items(clause: exp.Expr) -> list[exp.Expr]:
         return items
     nested = any(isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets) for item in items)
     if len(ways) > 1 or nested:
-        line, place = position_of(clause)
         raise InvalidQuery(
             f"WITH {ways[0].key.upper()} is about all of GROUP BY: it stands with plain expressions alone",
-            line=line,
-            column=place,
             hint="GROUP BY ROLLUP (a, b), CUBE (c, d)",
-        )
+        ).placed(*position_of(clause))
     return [ways[0](expressions=[item.copy() for item in items])]
 
 
@@ -278,13 +268,9 @@ def grouping_call(node: exp.Expression, typed: Infer, *, grouped: bool) -> Typed
     if not isinstance(node, exp.Anonymous) or node.name not in OF_SETS:
         return None
     if not grouped or (not node.expressions and node.name != _ALL):
-        line, place = position_of(node)
         raise InvalidQuery(
-            f"{node.name} is about columns of GROUP BY",
-            line=line,
-            column=place,
-            hint="SELECT a, GROUPING(a) … GROUP BY ROLLUP (a)",
-        )
+            f"{node.name} is about columns of GROUP BY", hint="SELECT a, GROUPING(a) … GROUP BY ROLLUP (a)"
+        ).placed(*position_of(node))
     arguments = [typed(each).expression.unnest() for each in node.expressions]
     made = exp.Anonymous(this=node.name, expressions=arguments)
     made.meta.update(node.meta)
@@ -322,8 +308,7 @@ def over_marks(node: exp.Expression, groups: Collection[str], *, sets: bool) -> 
 def _index(node: exp.Expr, groups: Collection[str]) -> int:
     text = sql_of(node)
     if text not in groups:
-        line, place = position_of(node)
-        raise InvalidQuery(f"{text} is not among the expressions of GROUP BY", line=line, column=place)
+        raise InvalidQuery(f"{text} is not among the expressions of GROUP BY").placed(*position_of(node))
     return list(groups).index(text)
 
 

@@ -206,8 +206,7 @@ class Joins:
         tree = node.args.get("on")
         if tree is None:
             if kind != "inner":
-                line, place = position_of(node)
-                raise InvalidQuery(f"the join with '{part.alias}' needs ON", line=line, column=place)
+                raise InvalidQuery(f"the join with '{part.alias}' needs ON").placed(*position_of(node))
             return None
         nested = self._context.nested_in(self.inputs)
         found = condition(tree, self.inputs, "ON", nested.read if nested is not None else None)
@@ -356,13 +355,10 @@ def check_lookup(part: FromItem, on: exp.Expression, kind: JoinType, node: exp.J
         InvalidQuery: it keeps rows of the table, or is not on its primary key.
     """
     if kind in ("right", "full"):
-        line, place = position_of(node.this)
         raise InvalidQuery(
             f"a stream and a table are joined by JOIN or LEFT JOIN, not {kind.upper()} JOIN",
-            line=line,
-            column=place,
             hint="an event looks up a row; a row does not wait for events",
-        )
+        ).placed(*position_of(node.this))
     check_table(part, on, node)
 
 
@@ -373,15 +369,12 @@ def check_table(part: FromItem, on: exp.Expression, node: exp.Join) -> None:
         InvalidQuery: it is joined on other columns.
     """
     if part.row_key and not columns_equated(on, part.alias).issuperset(part.row_key):
-        line, place = position_of(node.args.get("on") or node)
         raise InvalidQuery(
             sentence(
                 "the join with the table '{}' must be on its primary key: {}", Name(part.name), ", ".join(part.row_key)
             ),
-            line=line,
-            column=place,
             hint="CREATE MATERIALIZED VIEW … AS, without FOR SYSTEM_TIME AS OF, takes joins on any columns",
-        )
+        ).placed(*position_of(node.args.get("on") or node))
 
 
 def without_equality(alias: str, tree: exp.Expr | None) -> InvalidQuery:

@@ -187,8 +187,7 @@ def _check_table_function(call: exp.Anonymous, inputs: Inputs) -> None:
 def _refused(
     node: exp.Expr, message: str, error: type[InvalidQuery] | type[TypeMismatch] = InvalidQuery, hint: str | None = None
 ) -> InvalidQuery | TypeMismatch:
-    line, column = position_of(node)
-    return error(message, line=line, column=column, hint=hint)
+    return error(message, hint=hint).placed(*position_of(node))
 
 
 # ksqlDB's checks on the SELECT of CREATE STREAM and CREATE TABLE, which gives a record's key and value.

@@ -89,9 +89,8 @@ class AnalyticCalls:
         call, ignores = without_words(_filtered(node.this), OVER_ROWS)
         name = call.name if isinstance(call, exp.Anonymous) else ""
         if name not in ANALYTIC_FUNCTIONS:
-            line, place = position_of(node)
-            raise UnknownName.among(
-                "window function", name or sql_of(call), ANALYTIC_FUNCTIONS, line=line, column=place
+            raise UnknownName.among("window function", name or sql_of(call), ANALYTIC_FUNCTIONS).placed(
+                *position_of(node)
             )
         assert isinstance(call, exp.Anonymous)
         if node.args.get("alias") is not None:
@@ -175,12 +174,9 @@ def _filtered(call: exp.Expression) -> exp.Expression:
         return call
     inner, condition = call.this, call.expression.this
     if not isinstance(inner, exp.Anonymous) or inner.name not in _AGGREGATES or len(inner.expressions) > 1:
-        line, place = position_of(call)
         raise InvalidQuery(
-            f"OVER a window, FILTER is for {', '.join(_AGGREGATES)} of one value: {sql_of(call)}",
-            line=line,
-            column=place,
-        )
+            f"OVER a window, FILTER is for {', '.join(_AGGREGATES)} of one value: {sql_of(call)}"
+        ).placed(*position_of(call))
     value = inner.expressions[0] if inner.expressions else exp.Star()
     if isinstance(value, exp.Distinct):
         return inner  # refused with and without FILTER

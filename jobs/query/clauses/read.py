@@ -97,8 +97,7 @@ def read_tree(tree: exp.Expr, context: Context) -> Query:
         if not context.pulls:
             set_order(tree, query)
         return query
-    line, place = position_of(tree)
-    raise InvalidQuery("expected a SELECT", line=line, column=place)
+    raise InvalidQuery("expected a SELECT").placed(*position_of(tree))
 
 
 # Pull queries: the same clauses as in views, and what only a query that is asked once may have.
@@ -190,8 +189,7 @@ def _taken_offset(tree: exp.Query) -> int:
         return 0
     number = clause.expression
     if not isinstance(number, exp.Literal) or not number.is_int:
-        line, place = position_of(clause)
-        raise InvalidQuery(f"OFFSET takes a number, not {sql_of(number)}", line=line, column=place)
+        raise InvalidQuery(f"OFFSET takes a number, not {sql_of(number)}").placed(*position_of(clause))
     tree.set("offset", None)
     return int(number.name)
 

@@ -179,8 +179,7 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
     elif has_null(item.output.type) and naming != "pull":
         message, hint = f"column '{name}' holds a NULL that has no type: {item.output.type}", "CAST(NULL AS …)"
     if message is not None:
-        line, place = position_of(item.node)
-        raise InvalidQuery(message, line=line, column=place, hint=hint)
+        raise InvalidQuery(message, hint=hint).placed(*position_of(item.node))
 
 
 # The columns that `*` stands for in a SELECT list, and what is said of them behind it.
@@ -250,9 +249,8 @@ def _columns(part: FromItem, node: exp.Expr, inputs: Inputs, *, plain: bool = Fa
 def _fields(node: exp.Dot, inputs: Inputs) -> list[Item]:
     struct = infer(node.this, inputs)
     if struct.type.base is not BaseType.STRUCT:
-        line, place = position_of(node)
-        raise TypeMismatch(
-            f"->* takes the fields of a STRUCT; {sql_of(node.this)} is {struct.type}", line=line, column=place
+        raise TypeMismatch(f"->* takes the fields of a STRUCT; {sql_of(node.this)} is {struct.type}").placed(
+            *position_of(node)
         )
     found = []
     for name, _ in struct.type.fields:

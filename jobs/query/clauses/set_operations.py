@@ -88,18 +88,13 @@ def _flattened(side: exp.Expr, tree: exp.SetOperation) -> list[exp.Expr]:
 def _by_name(branches: list[Query], tree: exp.SetOperation) -> list[Query]:
     """The branches, each with all columns of all of them, in the order in which they are first met."""
     if not isinstance(tree, exp.Union):
-        line, place = position_of(tree)
-        raise NotSupported(f"{tree.key.upper()} BY NAME is not supported yet", line=line, column=place)
+        raise NotSupported(f"{tree.key.upper()} BY NAME is not supported yet").placed(*position_of(tree))
     named = (exp.Alias, exp.Column, exp.Dot, exp.Star)
     nameless = next((item for item in _items(tree) if not isinstance(item, named)), None)
     if nameless is not None:
-        line, place = position_of(nameless)
         raise InvalidQuery(
-            f"BY NAME matches columns by their names, and {sql_of(nameless)} has none",
-            line=line,
-            column=place,
-            hint="give it one with AS",
-        )
+            f"BY NAME matches columns by their names, and {sql_of(nameless)} has none", hint="give it one with AS"
+        ).placed(*position_of(nameless))
     names = list(dict.fromkeys(name for branch in branches for name, _ in outputs_of(branch)))
     if tree.args.get("kind"):
         names = _corresponding(names, branches, tree)

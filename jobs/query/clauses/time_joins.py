@@ -228,29 +228,22 @@ def _declared_time(events: FromItem, catalog: Catalog) -> str | None:
 
 def _as_of_event(part: FromItem, clause: exp.Version) -> LookupTime:
     if part.log is None:
-        line, place = position_of(clause)
         raise NotSupported(
             sentence("'{}' is a view: which row it had at an event's time is not kept", Name(part.name)),
-            line=line,
-            column=place,
             hint="FOR SYSTEM_TIME AS OF PROCTIME(): the row that is there when the event is taken in",
-        )
+        ).placed(*position_of(clause))
     return "event"
 
 
 def _invalid(clause: exp.Version, message: str, hint: str) -> InvalidQuery:
-    line, place = position_of(clause)
-    return InvalidQuery(message, line=line, column=place, hint=hint)
+    return InvalidQuery(message, hint=hint).placed(*position_of(clause))
 
 
 def _unsupported(clause: exp.Version, what: str) -> NotSupported:
-    line, place = position_of(clause)
     return NotSupported(
         f"{what} is not maintained",
-        line=line,
-        column=place,
         hint="CREATE MATERIALIZED VIEW … AS that join with streams alone, and read it in another view",
-    )
+    ).placed(*position_of(clause))
 
 
 # ASOF JOIN: of the rows that match, the nearest one.

@@ -71,13 +71,9 @@ def condition(node: exp.Expr, scope: Names, clause: str, aggregate: Aggregate | 
     """
     found = infer(node, scope, aggregate)
     if found.type.base not in (BaseType.BOOLEAN, BaseType.NULL):
-        line, column = position_of(node)
         raise TypeMismatch(
-            f"{clause} takes a condition; {sql_of(node)} is {found.type}",
-            line=line,
-            column=column,
-            hint="compare it with something",
-        )
+            f"{clause} takes a condition; {sql_of(node)} is {found.type}", hint="compare it with something"
+        ).placed(*position_of(node))
     return found.expression
 
 

@@ -81,19 +81,15 @@ class Scope:
             UnknownName: it is not the relation's name or alias.
         """
         if column.table and column.table not in self.qualifiers:
-            line, place = position_of(column)
-            raise UnknownName.among("stream or table", column.table, self.qualifiers, line=line, column=place)
+            raise UnknownName.among("stream or table", column.table, self.qualifiers).placed(*position_of(column))
 
     def _pseudo(self, column: exp.Column) -> Typed:
         stored, sql_type = PSEUDO_COLUMNS[column.name]
         if self.relation.storage != "append":
-            line, place = position_of(column)
             raise InvalidQuery(
                 f"'{self.relation.name}' is a table: its rows have no {column.name.upper()}",
-                line=line,
-                column=place,
                 hint="only the events of a stream have one",
-            )
+            ).placed(*position_of(column))
         node = _column(stored, column)
         if stored == "_timestamp":
             return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), sql_type)
