@@ -36,7 +36,7 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
@@ -84,7 +84,9 @@ class Bench:
         head = self._log.ensure(CommitRecord(epoch=0))
         digest = Digest.parse(head.record.digest) + digest_of_table(rows.to_batches())
         record = CommitRecord(epoch=head.record.epoch + 1, mode="ingest", inserted=events, digest=str(digest))
-        self._log.commit(head, record, Rows(stage_rows(rows, self._log.path, record.epoch, self._log.spec.indexed)))
+        self._log.commit(
+            head, record, RowChanges(stage_rows(rows, self._log.path, record.epoch, self._log.spec.indexed))
+        )
         began = time.perf_counter()
         failures = refresh_all(self._context, self._levels, frozenset()).failures
         assert not failures, failures

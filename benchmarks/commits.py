@@ -129,7 +129,7 @@ def _commit(table: Path, head: Head, places: _Places, number: int, clock: Clock)
     record = replace(head.record, epoch=head.record.epoch + 1, mode="delta")
     places.file = places.file or next(iter(table.glob("epoch-*/part-0.parquet"))).relative_to(table).as_posix()
     staged = clock.timed("stage", stage_rows)(rows, table, record.epoch, SPEC.indexed)
-    changed = commit.Rows(staged, {places.file: gone})
+    changed = commit.RowChanges(staged, {places.file: gone})
     places.head = clock.timed("commit", commit.commit)(table, head, record, changed)
     clock.next()
 
@@ -138,7 +138,9 @@ def _first(table: Path, rows: int) -> Head:
     made = CommitRecord(0).identified(new_table_id())
     assert create_table(table, Schema.from_arrow(SCHEMA).to_json(), SPEC.properties, made)
     record = replace(made, epoch=1)
-    return commit.commit(table, Head(0, made), record, commit.Rows(stage_rows(_rows(list(range(rows))), table, 1)))
+    return commit.commit(
+        table, Head(0, made), record, commit.RowChanges(stage_rows(_rows(list(range(rows))), table, 1))
+    )
 
 
 def _rows(keys: list[int]) -> pa.Table:

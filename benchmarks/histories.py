@@ -30,7 +30,7 @@ from strandline.jobs.run.schedule import Maintained, maintained
 from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest
@@ -123,7 +123,7 @@ class History:
             record = replace(record, offsets={topic: {"0": first + count}})
         staged = stage_rows(rows, table.path, record.epoch)
         digest = Digest.parse(head.record.digest) + tally.digest
-        table.commit(head, replace(record, digest=str(digest)), Rows(staged))
+        table.commit(head, replace(record, digest=str(digest)), RowChanges(staged))
 
     def add(self, events: int) -> None:
         """One commit of so many more events of `visit`."""

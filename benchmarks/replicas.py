@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
+from strandline.state_store.delta.commit import RowChanges, commit, create_table, new_table_id
 from strandline.state_store.delta.data_files import stage_files
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.replicas.follow import Follower
@@ -127,7 +127,7 @@ def _make(table: Path, rows: int) -> None:
     head = reader.head(table)
     assert head is not None
     digest = str(digest_of_table(made.to_batches()))
-    commit(table, head, replace(record, epoch=1, inserted=rows, digest=digest), Rows(staged))
+    commit(table, head, replace(record, epoch=1, inserted=rows, digest=digest), RowChanges(staged))
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from strandline.jobs.server.app import application
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
@@ -105,7 +105,7 @@ def _add(settings: Settings, keys: list[int]) -> None:
     epoch = head.record.epoch + 1
     digest = Digest.parse(head.record.digest) + digest_of_table(made.to_batches())
     record = CommitRecord(epoch=epoch, mode="delta", inserted=len(keys), digest=str(digest))
-    table.commit(head, record, Rows(stage_rows(made, table.path, epoch, ("id",))))
+    table.commit(head, record, RowChanges(stage_rows(made, table.path, epoch, ("id",))))
 
 
 def _serve(settings: Settings, folder: Path) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dagster import DagsterInstance
 
-    from strandline.jobs.run.heartbeat import Beat
+    from strandline.jobs.run.heartbeat import Heartbeat
     from strandline.state_store.layout import Lake
 
 KEEPER_TAG: Final = "strandline/keeper"
@@ -67,7 +67,7 @@ class Found:
     """What a tick finds: the job's last runs, the newest first, and the stream's last beat."""
 
     runs: Sequence[Run]
-    beat: Beat | None
+    beat: Heartbeat | None
 
     @classmethod
     def of(cls, instance: DagsterInstance, job: str, lake: Lake, pipeline: str) -> Found:
@@ -144,7 +144,7 @@ def _then(found: Found, kept: Sequence[Run], lost: dict[str, str], now_ms: int) 
     return Start("no run keeps it")
 
 
-def _delay(failures: int, beat: Beat | None) -> float:
+def _delay(failures: int, beat: Heartbeat | None) -> float:
     """The seconds from a failure to the next start; none when the stream was killed with its run, without a word."""
     killed = beat is not None and not beat.ended
     if not failures or (failures == 1 and killed):
@@ -152,7 +152,7 @@ def _delay(failures: int, beat: Beat | None) -> float:
     return min(_FIRST_DELAY_SECONDS * 2.0 ** (failures - 1), _LONGEST_DELAY_SECONDS)
 
 
-def _lost(each: Run, beat: Beat | None, now_ms: int) -> str | None:
+def _lost(each: Run, beat: Heartbeat | None, now_ms: int) -> str | None:
     """Why a run that Dagster takes for alive is not; None when it is."""
     if each.run.status not in (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING):
         return None
@@ -168,7 +168,7 @@ def _lost(each: Run, beat: Beat | None, now_ms: int) -> str | None:
     return None
 
 
-def _is_silent(beat: Beat | None, now_ms: int, times: float) -> bool:
+def _is_silent(beat: Heartbeat | None, now_ms: int, times: float) -> bool:
     running = beat is not None and beat.mode == "continuous" and beat.is_running
     return running and beat is not None and beat.silent_seconds(now_ms) > times * SILENT_SECONDS
 
@@ -185,7 +185,7 @@ def _while_failed(runs: Sequence[Run]) -> Iterator[Run]:
         yield each
 
 
-def _age(beat: Beat | None, now_ms: int) -> str:
+def _age(beat: Heartbeat | None, now_ms: int) -> str:
     return "unknown" if beat is None else f"{beat.silent_seconds(now_ms):.0f} s"
 
 

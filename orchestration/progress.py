@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.run.heartbeat import Beat
+    from strandline.jobs.run.heartbeat import Heartbeat
 
 Event = dg.AssetMaterialization | dg.AssetObservation
 
@@ -63,7 +63,7 @@ class Progress:
         self._tables: dict[str, TableReport] = {}
         self._lag: dict[str, int | None] = {}
 
-    def said(self, beat: Beat) -> str:
+    def said(self, beat: Heartbeat) -> str:
         """One line for the run's log."""
         before = self._before(beat)
         changed = [each for each in beat.tables if _changed(each, before.get(each.name))]
@@ -73,7 +73,7 @@ class Progress:
         what = ", ".join(f"{each.name} at version {each.version}" for each in changed) or "nothing changed"
         return f"{what} ({beat.micro_batches} micro-batches so far; {waiting or 'no topics'}{busy}{stopped})"
 
-    def events(self, beat: Beat) -> Iterator[Event]:
+    def events(self, beat: Heartbeat) -> Iterator[Event]:
         """The events since the last call: a materialization of each table that changed, each topic's lag, and how far
         each changelog topic is."""
         before = self._before(beat)
@@ -100,7 +100,7 @@ class Progress:
         except StrandlineError:
             return table  # what is broken is told by the run
 
-    def _before(self, beat: Beat) -> dict[str, TableReport]:
+    def _before(self, beat: Heartbeat) -> dict[str, TableReport]:
         """What was reported last. A new process counts from nothing again, at the versions that are known."""
         if self._run == (beat.process.pid, beat.started):
             return self._tables

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from strandline.jobs.run.heartbeat import SILENT_SECONDS, Beat, read_beat
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
 from strandline.orchestration.launch import GRACE_SECONDS
 from strandline.orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
 from strandline.state_store.delta.log import now_ms
@@ -182,19 +182,19 @@ class Watch:
         if beat is not None:
             yield from self._report(beat)
 
-    def _report(self, beat: Beat) -> Iterator[Event]:
+    def _report(self, beat: Heartbeat) -> Iterator[Event]:
         self.context.log.info(self.progress.said(beat))
         yield from self.progress.events(beat)
 
     def _lives(self, group: Group) -> bool:
         return group.pid in group.members()
 
-    def _last_beat(self) -> Beat | None:
+    def _last_beat(self) -> Heartbeat | None:
         """The last beat of this very stream."""
         beat = read_beat(self.lake, self.pipeline)
         return beat if beat is not None and beat.process == self._leader else None
 
-    def _check_silence(self, beat: Beat | None, watched: float) -> None:
+    def _check_silence(self, beat: Heartbeat | None, watched: float) -> None:
         silent = watched if beat is None else beat.silent_seconds(now_ms())
         limit = max(self.pace.silence, _FIRST_BEAT_SECONDS) if beat is None else self.pace.silence
         if silent > limit:
@@ -209,7 +209,7 @@ class Watch:
         if run is None or run.is_finished or run.status is dg.DagsterRunStatus.CANCELING:
             raise dg.Failure(f"the run was ended: the stream of '{self.pipeline}' ends with it", allow_retries=False)
 
-    def _raise_if_final(self, told: str, beat: Beat | None, deaths: int) -> None:
+    def _raise_if_final(self, told: str, beat: Heartbeat | None, deaths: int) -> None:
         final = beat is not None and beat.error is not None and beat.error["action"] in (Action.STOP, Action.RESTORE)
         if final or deaths >= _RESTARTS:
             often = "" if final else f" ({deaths} times in a row)"
@@ -217,7 +217,7 @@ class Watch:
                 f"{told}{often}", metadata={"output": dg.MetadataValue.path(str(self.output))}, allow_retries=False
             )
 
-    def _told(self, beat: Beat | None, group: Group) -> str:
+    def _told(self, beat: Heartbeat | None, group: Group) -> str:
         """How a stream ended, in words."""
         if beat is not None and beat.ended and beat.error is not None:
             hint = f"\nhint: {beat.error['hint']}" if beat.error.get("hint") else ""

@@ -15,7 +15,7 @@ from typing import Final
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.files import make_folder
 from strandline.state_store.paths import LakePath, Location
-from strandline.state_store.storage.lease import LEASE_SECONDS, Lease, lease
+from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease
 
 _PATIENCE_SECONDS: Final = 4 * LEASE_SECONDS
 """A change takes a second or two on an object store, and a killed one leaves its lease for `LEASE_SECONDS`."""
@@ -44,7 +44,7 @@ def locked(directory: LakePath) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _leased(location: Location) -> Iterator[Lease]:
+def _leased(location: Location) -> Iterator[WriterLease]:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     with ExitStack() as stack:
         while True:

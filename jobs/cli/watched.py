@@ -16,7 +16,7 @@ from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.run.heartbeat import Beat
+    from strandline.jobs.run.heartbeat import Heartbeat
 
 _LOG = ("log", "rows", "bytes", "oldest_event", "gone")
 _RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
@@ -44,14 +44,14 @@ def show_runs(settings: Settings, *, json: bool) -> None:
         Output(json).write(Rows(_ALERT, [(each.kind, each.subject, each.what, each.hint) for each in found]))
 
 
-def _run(beat: Beat, now: int) -> tuple[str | float | int | None, ...]:
+def _run(beat: Heartbeat, now: int) -> tuple[str | float | int | None, ...]:
     waiting = [lag for lag in beat.lag.values() if lag is not None]
     behind = sum(waiting) if len(waiting) == len(beat.lag) else None
     silent = round(beat.silent_seconds(now), 1)
     return beat.pipeline, beat.mode, _state(beat, now), silent, beat.micro_batches, behind, len(beat.failures)
 
 
-def _state(beat: Beat, now: int) -> str:
+def _state(beat: Heartbeat, now: int) -> str:
     if beat.ended:
         return "ended" if beat.error is None else "failed"
     if not beat.is_running:

@@ -221,7 +221,7 @@ def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record
 def _standing(lake: Lake, table: str) -> Head | None:
     """The table as it stands; None when there is none that can be read."""
     try:
-        return reader.standing(lake.table(table))
+        return reader.current_head(lake.table(table))
     except (CorruptState, VersionGone):
         set_aside(lake, table)
         return None

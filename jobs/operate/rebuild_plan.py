@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.refresh.context import Owner
-from strandline.jobs.ivm.refresh.rebuild_stage import standing
+from strandline.jobs.ivm.refresh.rebuild_stage import current_head
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import NotSupported, OffsetsVanished
@@ -270,7 +270,7 @@ def named_by(item: Maintained) -> tuple[str, ...]:
 
 def _stands(lake: Lake, stage: Stage, owner: Owner) -> bool:
     try:
-        return standing(lake, stage, owner) is not None
+        return current_head(lake, stage, owner) is not None
     except (CorruptState, VersionGone):
         return False
 

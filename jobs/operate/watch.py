@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.options import Severity
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.run.heartbeat import Beat
+    from strandline.jobs.run.heartbeat import Heartbeat
 
 LEASE_ENDS_WITHIN_MS: Final = 86_400_000
 """A living reader renews its lease of a week every minute: one with a day left has been away for six."""
@@ -103,7 +103,7 @@ def owners(catalog: Catalog, alert: Alert) -> str:
     return ", ".join(dict.fromkeys(owner for each in known for owner in each))
 
 
-def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:
+def _of_run(pipeline: str, beat: Heartbeat, now_ms: int) -> Iterator[Alert]:
     restart = f"type: strandline run {pipeline} --mode {beat.mode}"
     if beat.ended and beat.error is not None:
         hint = beat.error.get("hint") or restart

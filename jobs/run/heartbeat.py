@@ -50,7 +50,7 @@ Mode = Literal["drain", "continuous"]
 
 
 @dataclass(frozen=True)
-class Beat:
+class Heartbeat:
     """One beat. Moments are milliseconds since the epoch, by the run's clock.
 
     Attributes:
@@ -104,14 +104,14 @@ class Beat:
         return not self.ended and self.silent_seconds(now_ms) > SILENT_SECONDS
 
 
-def read_beat(lake: Lake, pipeline: str) -> Beat | None:
+def read_beat(lake: Lake, pipeline: str) -> Heartbeat | None:
     """The last beat of the pipeline's last run; None when there is none, or it does not read back."""
     with suppress(OSError, ValueError, KeyError, TypeError, StrandlineError):
         content = json.loads(lake.run(pipeline).read_bytes())
         found = Process.from_json(content.pop("process"))
         if content.pop("format") == _FORMAT and found is not None:
             tables = _TABLES.validate_python(content.pop("tables"))
-            return Beat(process=found, tables=tables, **content)
+            return Heartbeat(process=found, tables=tables, **content)
     return None
 
 
@@ -119,7 +119,7 @@ def read_beat(lake: Lake, pipeline: str) -> Beat | None:
 def heartbeat(
     stream: PipelineStream, mode: Mode, report: Callable[[], tuple[TableReport, ...]], seconds: float = BEAT_SECONDS
 ) -> Iterator[None]:
-    """Beat while the body runs, and once more at its end, with the error that ended it.
+    """Write heartbeats while the body runs, and one more at its end, with the error that ended it.
 
     Args:
         report: the tables as they stand.
@@ -154,7 +154,7 @@ class _Heart:
         self._stream, self._report = stream, report
         self._log = open_log(stream.settings, stream.lake)
         now = now_ms()
-        self._last = Beat(stream.pipeline, mode, me, now, now, None, None, 0, {}, {}, ())
+        self._last = Heartbeat(stream.pipeline, mode, me, now, now, None, None, 0, {}, {}, ())
 
     def go_on(self, over: Event, seconds: float) -> None:
         while not over.wait(seconds):
@@ -179,7 +179,7 @@ class _Heart:
         except SourceError:
             return None
 
-    def _now(self) -> Beat:
+    def _now(self) -> Heartbeat:
         stream = self._stream
         (refreshed, settled), failures = stream.refreshed or (None, None), dict(stream.failures)
         return replace(
@@ -194,7 +194,7 @@ class _Heart:
             tables=self._report(),
         )
 
-    def _write(self, beat: Beat) -> None:
+    def _write(self, beat: Heartbeat) -> None:
         path = self._stream.lake.run(beat.pipeline)
         files.make_folder(path.parent)
         content = {"format": _FORMAT, **asdict(beat), "process": beat.process.as_json()}

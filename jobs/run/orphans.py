@@ -21,7 +21,7 @@ from strandline.state_store.errors import WriterBusy
 from strandline.state_store.files import replace
 from strandline.state_store.lock import Process, WriterLock, process, writer_lock
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.lease import Lease, lease
+from strandline.state_store.storage.lease import WriterLease, lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strandline")
 
-HeldLock = WriterLock | Lease
+HeldLock = WriterLock | WriterLease
 """A writer's lock on either kind of storage: a file lock on a disk, a lease on an object store. Both can be checked."""
 
 # A killed JVM is gone within milliseconds; a machine that swaps may take seconds.

@@ -19,18 +19,18 @@ from strandline.state_store.errors import StrandlineError
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
-_SELDOM_SECONDS: Final = 60.0
+_SECONDS_BETWEEN: Final = 60.0
 _MOST_KINDS: Final = 1_000
 """Messages that were not made of a template would otherwise be remembered one by one."""
 
 
-class Seldom(logging.Filter):
+class RateLimitedLog(logging.Filter):
     """Lets news of one kind (one logger's template) through once in so many seconds, and says how much was kept back.
 
     Warnings and errors always pass. Any thread may log.
     """
 
-    def __init__(self, seconds: float = _SELDOM_SECONDS) -> None:
+    def __init__(self, seconds: float = _SECONDS_BETWEEN) -> None:
         super().__init__()
         self._seconds = seconds
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(Seldom())
+    handler.addFilter(RateLimitedLog())
     logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     # It tells of each call between the JVM and Python, by a text of its own.
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowChanges:
     """The rows that a commit changes.
 
     Attributes:
@@ -91,7 +91,9 @@ class Merged:
     replaced: Sequence[str]
 
 
-def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapshots: Snapshots | None = None) -> Head:
+def commit(
+    path: LakePath, head: Head, record: CommitRecord, rows: RowChanges, snapshots: Snapshots | None = None
+) -> Head:
     """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
 
     Args:
@@ -197,7 +199,7 @@ def transaction(path: LakePath, record: CommitRecord) -> Action:
     return {"txn": {"appId": f"strandline/{path.name}", "version": record.epoch, "lastUpdated": log.now_ms()}}
 
 
-def _retracted(path: LakePath, before: Snapshot, rows: Rows, files: Files) -> list[Action]:
+def _retracted(path: LakePath, before: Snapshot, rows: RowChanges, files: Files) -> list[Action]:
     """The actions that take rows away; a file that is left without rows goes whole."""
     live = {unquote(name): body for name, body in before.files.items()}
     vectors: dict[str, BitMap64] = {}

@@ -57,7 +57,7 @@ def version_at(path: LakePath, version: int) -> TableVersion:
     return Head(version, record_at(path, version)).at
 
 
-def standing(path: LakePath) -> Head | None:
+def current_head(path: LakePath) -> Head | None:
     """The head of a table whoever made its newest commits: our last record, with the digest of the rows as they are.
 
     What a rebuild starts from; None when there is no table.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
+from strandline.state_store.delta.commit import RowChanges, commit, create_table, new_table_id
 from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.snapshot import read_snapshot
@@ -71,7 +71,7 @@ class StoredTable:
             CommitConflict: another writer committed first.
         """
         head = after or self.next(record)
-        return self.commit(head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
+        return self.commit(head, replace(record, inserted=0, deleted=0, digest=head.record.digest), RowChanges())
 
     def next(self, record: CommitRecord) -> Head:
         """The head, if `record` is the epoch after it.
@@ -93,7 +93,7 @@ class StoredTable:
             )
         return head
 
-    def commit(self, head: Head, record: CommitRecord, rows: Rows) -> Head:
+    def commit(self, head: Head, record: CommitRecord, rows: RowChanges) -> Head:
         """The head after the epoch's commit, or after the compaction that followed it; with the epoch's counts.
 
         Raises: as `state_store.delta.commit.commit`.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from strandline.state_store.delta.commit import Instead, Rows
+from strandline.state_store.delta.commit import Instead, RowChanges
 from strandline.state_store.delta.data_files import stage_files
 from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.schema import arrow_schema
@@ -167,7 +167,7 @@ class DuckDBTable(StoredTable):
             raise
         instead = Instead(schema_json(self.spec.stored), differing)
         counted = replace(record, inserted=listed.inserted, deleted=listed.deleted, digest=str(tally.digest))
-        return self.commit(head, counted, Rows(self._tagged(staged, tally), instead=instead))
+        return self.commit(head, counted, RowChanges(self._tagged(staged, tally), instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
         return self._counted(streamed(self._connection, text), tally)
@@ -204,7 +204,7 @@ class DuckDBTable(StoredTable):
             raise
         counted = replace(record, inserted=tally.inserted, deleted=tally.deleted, digest=str(digest))
         staged = None if staged is None else self._tagged(staged, tally)
-        made = self.commit(head, counted, Rows(staged, tally.retracted, tally.taken))
+        made = self.commit(head, counted, RowChanges(staged, tally.retracted, tally.taken))
         # After a compaction the head is another commit than the epoch's, whose nonce is then not known here.
         if made.version == head.version + 1:
             changes = tally.changes()

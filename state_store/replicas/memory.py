@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The rows of a store in memory: a dict, and its keys in order when somebody asks for a range.
 
 
-class Rows:
+class SortedRows:
     """Rows by key, and the state."""
 
     def __init__(self, state: bytes | None = None) -> None:
@@ -50,7 +50,7 @@ class Rows:
 class MemorySnapshot(Snapshot):
     """The rows as they are; whoever made it keeps writers away."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SortedRows) -> None:
         self._rows = rows
 
     def state(self) -> bytes | None:
@@ -89,7 +89,7 @@ class MemoryStore(Store):
     """An empty store. A snapshot keeps the lock, so writers wait for readers: reads here take microseconds."""
 
     def __init__(self) -> None:
-        self._rows = Rows()
+        self._rows = SortedRows()
         self._lock = RLock()
 
     def write(self, write: Write) -> None:
@@ -98,7 +98,7 @@ class MemoryStore(Store):
 
     def clear(self, state: bytes) -> None:
         with self._lock:
-            self._rows = Rows(state)
+            self._rows = SortedRows(state)
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -115,4 +115,4 @@ class MemoryStore(Store):
 
     def close(self) -> None:
         with self._lock:
-            self._rows = Rows()
+            self._rows = SortedRows()

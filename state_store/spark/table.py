@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import Staged, data_file, stage
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.stored_table import StoredTable
@@ -116,7 +116,7 @@ class Table(StoredTable):
                 staged = stage(rows, self.path, record.epoch, self.spec.indexed)
                 staged = self._tagged(staged, changes.came)
         record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
-        return self.commit(head, record, Rows(staged, retracted, taken))
+        return self.commit(head, record, RowChanges(staged, retracted, taken))
 
     def _tagged(self, staged: Staged, digest: Digest) -> Staged:
         """With what the rows come to, if one file holds all of them: of several, Spark does not say it of each."""
@@ -135,7 +135,7 @@ class Table(StoredTable):
         came = lane_digest(staged.totals, "new", count)
         digest = Digest.parse(head.record.digest) + came
         record = replace(record, inserted=count, deleted=0, digest=str(digest))
-        return self.commit(head, record, Rows(self._tagged(staged, came)))
+        return self.commit(head, record, RowChanges(self._tagged(staged, came)))
 
     @cached_property
     def _files(self) -> TableFiles:

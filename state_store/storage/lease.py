@@ -111,7 +111,7 @@ _RETRIES = 10
 
 
 @contextmanager
-def lease(location: Location, owner: str, seconds: float = LEASE_SECONDS) -> Iterator[Lease]:
+def lease(location: Location, owner: str, seconds: float = LEASE_SECONDS) -> Iterator[WriterLease]:
     """Hold the lease at `location` for the duration of the block; it is free again at its end.
 
     Waits for as long as a dead holder's lease is good; a living one is noticed within a third of that.
@@ -135,7 +135,7 @@ def lease(location: Location, owner: str, seconds: float = LEASE_SECONDS) -> Ite
         held.release()
 
 
-class Lease:
+class WriterLease:
     """A lease that is held until it is released, or lost.
 
     Args:
@@ -212,7 +212,7 @@ class Lease:
             self._renew()
 
 
-def _take(location: Location, owner: str, seconds: float) -> Lease:
+def _take(location: Location, owner: str, seconds: float) -> WriterLease:
     """Take a lease that nobody holds; wait while it may be a dead holder's."""
     found = read_lease(location)
     if found is not None and not found[0].is_free:
@@ -223,7 +223,7 @@ def _take(location: Location, owner: str, seconds: float) -> Lease:
     if etag is None:
         faster = read_lease(location)
         raise _busy(location, faster[0] if faster else None)
-    return Lease(location, record, etag, since)
+    return WriterLease(location, record, etag, since)
 
 
 def _outwait(location: Location, record: LeaseRecord, etag: str) -> None:

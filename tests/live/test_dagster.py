@@ -18,7 +18,7 @@ import pytest
 from infra.kafka.broker import KafkaBroker
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 from strandline.jobs.model.settings import KafkaSettings
-from strandline.jobs.run.heartbeat import Beat, read_beat
+from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.orchestration.processes import Group
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import Lake
@@ -154,9 +154,9 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     assert nodes["logs/package_checkins__log"]["assetMaterializations"] == before
 
 
-def stream_of(folder: Path) -> Beat:
+def stream_of(folder: Path) -> Heartbeat:
     """The heartbeat of a stream that is alive."""
-    lake, found = Lake(folder / "lake"), list[Beat]()
+    lake, found = Lake(folder / "lake"), list[Heartbeat]()
 
     def beats() -> bool:
         beat = read_beat(lake, "packages")

@@ -20,7 +20,7 @@ from strandline.jobs.model.stage import LatestStage, Output, Stage
 from strandline.jobs.model.stage_columns import spec_of_input, visible_columns
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
@@ -52,7 +52,7 @@ class Bench:
         given = pa.Table.from_pylist(values, pa.schema([(name, sql_type.arrow()) for name, sql_type in log.columns]))
         digest = Digest.parse(head.record.digest) + digest_of_table(given.to_batches())
         record = CommitRecord(epoch=head.record.epoch + 1, mode="ingest", inserted=len(values), digest=str(digest))
-        table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
+        table.commit(head, record, RowChanges(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
 
     def refresh(self, stage: Stage, **options: Any) -> StageResult:
         owner = Owner(options.pop("fingerprint", "f1"), options.pop("vector_prefix", None))

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit, create_table, new_table_id
+from strandline.state_store.delta.commit import RowChanges, commit, create_table, new_table_id
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.snapshot import read_snapshot
@@ -59,7 +59,7 @@ class ArrowTable:
         digest -= minus
         staged = stage_rows(new, self.path, record.epoch, self.spec.indexed) if new.num_rows else None
         record = replace(record, inserted=new.num_rows, deleted=old.num_rows, digest=str(digest))
-        return commit(self.path, head, record, Rows(staged, places))
+        return commit(self.path, head, record, RowChanges(staged, places))
 
     def stored(self, version: int) -> list[Row]:
         """All rows of a version with their state, file by file."""

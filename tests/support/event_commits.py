@@ -12,7 +12,7 @@ from strandline.jobs.catalog.relations import event_log, relation_of
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
@@ -42,4 +42,4 @@ def commit_events(lake: Lake, source: Source, rows: Sequence[Mapping[str, Any]])
         offsets={source.topic: {"0": rows[-1]["_offset"] + 1}},
         stream_times={source.topic: {"0": (latest - _EPOCH) // dt.timedelta(microseconds=1)}},
     )
-    table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
+    table.commit(head, record, RowChanges(stage_rows(given, table.path, record.epoch, table.spec.indexed)))

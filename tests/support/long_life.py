@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.deletion_vectors import deleted_rows
@@ -143,7 +143,7 @@ class LongLife:
         staged = stage_rows(pa.Table.from_pylist(list(new.values()), SCHEMA), path, before.epoch + 1, SPEC.indexed)
         digest = str(Digest.parse(before.digest) + change)
         record = replace(before, epoch=before.epoch + 1, inserted=len(new), deleted=deleted, digest=digest)
-        self.head = commit(path, self.head, record, Rows(staged, gone))
+        self.head = commit(path, self.head, record, RowChanges(staged, gone))
         name = f"{staged.folder.name}/part-0.parquet"
         self._places |= {k: (name, position) for position, k in enumerate(new)}
         self.rows |= new

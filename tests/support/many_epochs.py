@@ -26,7 +26,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows
+from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.stored_table import StoredTable
@@ -146,4 +146,4 @@ class ManyEpochs:
         offsets = {"visits": {"0": self._offset}}
         record = replace(head.record, epoch=head.record.epoch + 1, mode="ingest", offsets=offsets, writer="shop/1")
         record = replace(record, inserted=_EVENTS, deleted=0, digest=str(digest))
-        table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, self._spec.indexed)))
+        table.commit(head, record, RowChanges(stage_rows(given, table.path, record.epoch, self._spec.indexed)))

@@ -23,7 +23,7 @@ from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.layout import Lake
 from strandline.state_store.lock import WriterLock, writer_lock
 from strandline.state_store.paths import LakePath, Location
-from strandline.state_store.storage.lease import Lease, lease
+from strandline.state_store.storage.lease import WriterLease, lease
 from strandline.state_store.tablespec import WEIGHT, TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 
@@ -113,7 +113,7 @@ class TwoTables:
 
 
 @contextmanager
-def locked(path: LakePath) -> Iterator[WriterLock | Lease]:
+def locked(path: LakePath) -> Iterator[WriterLock | WriterLease]:
     """The writer's lock; on an object store a lease."""
     with lease(path, "two tables") if isinstance(path, Location) else writer_lock(path, "two tables") as held:
         yield held

@@ -60,7 +60,7 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
         return missing
     begun_logs.check_stage(context.lake, heads, stage, owner)
     try:
-        head = standing(context.lake, stage, owner)
+        head = current_head(context.lake, stage, owner)
     except (CorruptState, VersionGone) as error:
         log.warning("'%s' cannot be read, and is begun anew: %s", stage.table, error)
         head = None
@@ -78,13 +78,13 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
     return replace(epoch.done("rebuild", epoch.record.reason, made), seconds=time.monotonic() - began)
 
 
-def standing(lake: Lake, stage: Stage, owner: Owner) -> Head | None:
+def current_head(lake: Lake, stage: Stage, owner: Owner) -> Head | None:
     """The table of a stage as it stands; None when there is none, or none that can be brought to other rows.
 
     Raises:
         CorruptState, VersionGone: it cannot be read.
     """
-    head = reader.standing(lake.table(stage.table)) if storage_of(stage) == "keyed" else None
+    head = reader.current_head(lake.table(stage.table)) if storage_of(stage) == "keyed" else None
     return None if head is None or _in_another_form(head, owner) else head
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline.jobs.model.definitions import Definition
-    from strandline.jobs.run.heartbeat import Beat
+    from strandline.jobs.run.heartbeat import Heartbeat
     from strandline.state_store.layout import Lake
 
 State = Literal["damaged", "stopped", "held"]
@@ -63,7 +63,7 @@ class Hindrances:
                 self._fed.setdefault(each.target, []).extend(each.inputs)
             else:
                 self._relations[each.name] = each
-        self._beats: dict[str, Beat | None] = {}
+        self._beats: dict[str, Heartbeat | None] = {}
         self._known: dict[str, Hindrance | None] = {}
 
     def of(self, name: str) -> Hindrance | None:
@@ -95,7 +95,7 @@ class Hindrances:
             return None  # a rebuild since then has set it right
         return Hindrance("stopped", why, f"type: strandline rebuild {definition.name}")
 
-    def _beat(self, pipeline: str) -> Beat | None:
+    def _beat(self, pipeline: str) -> Heartbeat | None:
         if pipeline not in self._beats:
             self._beats[pipeline] = read_beat(self._lake, pipeline)
         return self._beats[pipeline]

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.operate.watch import LEASE_ENDS_WITHIN_MS, Alert, alerts
-from strandline.jobs.run.heartbeat import Beat, read_beat
+from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.files import make_folder
 from strandline.state_store.files import replace as write
@@ -25,10 +25,10 @@ NOW = 10_000_000_000_000
 AN_HOUR_MS = 3_600_000
 ME = process(os.getpid())
 assert ME is not None
-ALIVE = Beat("shop", "continuous", ME, NOW, NOW, NOW, None, 1, {"clicks": 0}, {}, ())
+ALIVE = Heartbeat("shop", "continuous", ME, NOW, NOW, NOW, None, 1, {"clicks": 0}, {}, ())
 
 
-def beat(made: MadeLake, said: Beat) -> None:
+def beat(made: MadeLake, said: Heartbeat) -> None:
     """Leave that heartbeat in the lake, and check that it reads back."""
     path = made.lake.run(said.pipeline)
     make_folder(path.parent)

@@ -14,7 +14,7 @@ from strandline.jobs.model.errors import SourceUnavailable
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.publish.local_topic import POSITION
 from strandline.jobs.publish.standing import TopicStanding
-from strandline.jobs.run.heartbeat import Beat
+from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.orchestration import changelog_topics
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.definitions import build
@@ -119,6 +119,6 @@ def test_the_progress_of_a_stream_tells_it_too(made: PublishedLake, duckdb_engin
     made.publish("by_town")
     me = process(os.getpid())
     assert me is not None
-    beat = Beat("tests", "continuous", me, 1, 1, None, None, 0, {}, {}, ())
+    beat = Heartbeat("tests", "continuous", me, 1, 1, None, None, 0, {}, {}, ())
     events = list(Progress(made.settings, [], {}, made.catalog().definitions()).events(beat))
     assert TOPIC in {each.asset_key for each in events}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 
-from strandline.jobs.run.heartbeat import SILENT_SECONDS, Beat
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat
 from strandline.orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
 from strandline.state_store.lock import Process, process
 
@@ -30,9 +30,9 @@ def run(status: DagsterRunStatus, keeper: Process | None = ME, seconds_ago: floa
     return Run(made, NOW - int(seconds_ago * 1000))
 
 
-def beat(silent: float = 0.0, by: Process = ME, *, ended: bool = False) -> Beat:
+def beat(silent: float = 0.0, by: Process = ME, *, ended: bool = False) -> Heartbeat:
     at = NOW - int(silent * 1000)
-    return Beat("packages", "continuous", by, at, at, at, None, 1, {}, {}, (), ended)
+    return Heartbeat("packages", "continuous", by, at, at, at, None, 1, {}, {}, (), ended)
 
 
 STARTED, FAILED = DagsterRunStatus.STARTED, DagsterRunStatus.FAILURE

@@ -18,7 +18,7 @@ import dagster as dg
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run.heartbeat import Beat, read_beat
+from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.orchestration import stream as stream_module
 from strandline.orchestration import streaming as streaming_module
 from strandline.orchestration.keeper import KEEPER_TAG
@@ -95,7 +95,7 @@ def starts(lake: Lake) -> list[int]:
     return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
 
-Report = Callable[[stream_module.Watch, Beat], Iterator[Event]]
+Report = Callable[[stream_module.Watch, Heartbeat], Iterator[Event]]
 
 
 class Bench:
@@ -118,7 +118,7 @@ class Bench:
         job = streaming_module.stream_job("packages", specs, {"t": specs[0].key}, self.definitions, self.settings, pace)
         return job.execute_in_process(instance=self.instance, raise_on_error=False)
 
-    def beat(self) -> Beat | None:
+    def beat(self) -> Heartbeat | None:
         return read_beat(self.lake, "packages")
 
     def stop_when(self, pids: int, number: signal.Signals = signal.SIGTERM) -> None:
@@ -137,7 +137,7 @@ class Bench:
 def noting(reported: Path, report: Report) -> Report:
     """A report that notes its end in a file."""
 
-    def noted(watch: stream_module.Watch, beat: Beat) -> Iterator[Event]:
+    def noted(watch: stream_module.Watch, beat: Heartbeat) -> Iterator[Event]:
         yield from report(watch, beat)
         reported.touch()
 

@@ -13,7 +13,7 @@ import pytest
 from strandline.jobs.model.errors import TopicMissing
 from strandline.jobs.model.report import EarlyEvents, TableReport
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run.heartbeat import SILENT_SECONDS, Beat, heartbeat, read_beat
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, heartbeat, read_beat
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.layout import Lake
 from tests.support.waiting import wait_until
@@ -32,7 +32,7 @@ def stream(lake: Lake, settings: Settings) -> PipelineStream:
     return cast(PipelineStream, found)
 
 
-def beat_of(lake: Lake) -> Beat:
+def beat_of(lake: Lake) -> Heartbeat:
     found = read_beat(lake, "shop")
     assert found is not None
     return found
@@ -117,7 +117,7 @@ def test_the_clocks_of_both_tell_the_silence_of_another_host(stream: PipelineStr
     assert other.is_silent(later + 1)
 
 
-def past(beat: Beat, seconds: float) -> Beat:
+def past(beat: Heartbeat, seconds: float) -> Heartbeat:
     """The beat, made so much earlier."""
     assert beat.ticked is not None
     return replace(beat, at=beat.at - int(seconds * 1000), ticked=beat.ticked - seconds)

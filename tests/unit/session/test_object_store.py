@@ -30,7 +30,7 @@ from strandline.state_store.errors import LockLost, SettingsError, WriterBusy
 from strandline.state_store.layout import Lake
 from strandline.state_store.paths import Location
 from strandline.state_store.storage import lease as lease_module
-from strandline.state_store.storage.lease import LEASE_SECONDS, Lease, lease, read_lease
+from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease, read_lease
 from tests.support.lakes import below, overwrite, s3_environment, s3_folder
 from tests.support.s3_server import S3Server
 from tests.support.waiting import PATIENCE_SECONDS
@@ -188,7 +188,7 @@ def test_a_change_that_stood_still_for_too_long_writes_nothing(
 ) -> None:
     """Another has taken the lease meanwhile, and may have changed what this one looked at."""
     monkeypatch.setattr("strandline.jobs.catalog.lock.lease", partial(lease, seconds=0.5))
-    monkeypatch.setattr(Lease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
+    monkeypatch.setattr(WriterLease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
     catalog = Catalog(Lake(settings.lake))
     reload = Catalog.reload
 
@@ -206,7 +206,7 @@ def test_a_change_that_stood_still_for_too_long_writes_nothing(
 def test_a_pipeline_has_one_writer(settings: Settings) -> None:
     lake = Lake(settings.lake)
     with sole_writer(lake, "shop", "run shop.sql") as held:
-        assert isinstance(held, Lease)
+        assert isinstance(held, WriterLease)
         held.check()
         with pytest.raises(WriterBusy, match="'shop' is being written by process"), sole_writer(lake, "shop", "other"):
             pass

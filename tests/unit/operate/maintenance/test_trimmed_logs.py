@@ -20,7 +20,7 @@ from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.trims import Limits, plan_trim, trim
 from strandline.state_store.errors import ForeignWrite
@@ -62,7 +62,7 @@ def test_trimmed_events_do_not_come_back_and_a_hole_is_noticed(tmp_path: Path) -
     assert head is not None
     assert head.record.trimmed is not None
     false = replace(head.record.trimmed, begins={"0": 99, "1": 99})
-    commit(path, head, replace(head.record, epoch=head.record.epoch + 1, trimmed=false), Rows())
+    commit(path, head, replace(head.record, epoch=head.record.epoch + 1, trimmed=false), RowChanges())
     found = checks(made, "s")["s", "offsets"]
     assert found.ok is False
     assert "stands in the log, and retention has taken it" in found.what

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta import reader
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.data_files import CHECKSUM_TAG
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest, digest_of_table
@@ -42,14 +42,14 @@ def test_what_was_before_a_rebuild_is_forgiven(made: MadeLake) -> None:
     rows = pa.table({"page": ["x"], "n": pa.array([1], pa.int64()), "seconds": [1.0]})
     write_deltalake(path, rows, mode="append", schema_mode="merge")
     assert {check.check for check in verify(made.settings, ["totals"]) if check.ok is False} == {"log"}
-    standing = reader.standing(path)
-    assert standing is not None
+    current_head = reader.current_head(path)
+    assert current_head is not None
     places = {
-        unquote(name): BitMap64([0]) for name, body in read_snapshot(path, standing.version).files.items()
+        unquote(name): BitMap64([0]) for name, body in read_snapshot(path, current_head.version).files.items()
         if CHECKSUM_TAG not in (body.get("tags") or {})
     }  # fmt: skip
     extra = digest_of_table(rows.to_batches())
-    digest = Digest.parse(standing.record.digest) + Digest(-extra.first, -extra.second, -extra.count)
-    record = replace(standing.record, epoch=standing.record.epoch + 1, mode=REBUILD, digest=str(digest))
-    commit(path, standing, record, Rows(None, places))
+    digest = Digest.parse(current_head.record.digest) + Digest(-extra.first, -extra.second, -extra.count)
+    record = replace(current_head.record, epoch=current_head.record.epoch + 1, mode=REBUILD, digest=str(digest))
+    commit(path, current_head, record, RowChanges(None, places))
     assert [check for check in verify(made.settings, ["totals"], deep=True) if check.ok is not True] == []

@@ -168,7 +168,7 @@ def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: P
 def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, clock: Clock) -> None:
     """However long its epoch took."""
     from strandline.state_store.commits import CommitRecord
-    from strandline.state_store.delta.commit import Rows, commit
+    from strandline.state_store.delta.commit import RowChanges, commit
 
     table = made(tmp_path)
     head = table.apply(rows(range(3)))
@@ -176,7 +176,7 @@ def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, cloc
     clock.pass_days(ORPHAN_DAYS + 1, table.path)
     plan = plan_cleanup(table.path, clock.now)
     assert [each.name for each in plan.files] == [f"{slow.folder.name}/part-0.parquet"]
-    commit(table.path, head, CommitRecord(epoch=2), Rows(slow))
+    commit(table.path, head, CommitRecord(epoch=2), RowChanges(slow))
     assert clean(plan) == 0
     assert len(table.stored(2)) == 7
 

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from strandline.state_store import changelog
 from strandline.state_store.commits import COLUMNS, CommitRecord, Head
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Rows, commit, digest_with, make_checkpoint, widen
+from strandline.state_store.delta.commit import RowChanges, commit, digest_with, make_checkpoint, widen
 from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
@@ -156,7 +156,7 @@ def test_of_two_commits_after_one_head_the_second_leaves_nothing(folder: LakePat
     late = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
     (name,) = read_snapshot(table.path, head.version).files
     with pytest.raises(CommitConflict, match="since version 1"):
-        commit(table.path, head, CommitRecord(epoch=2), Rows(late, {name: _places(0)}))
+        commit(table.path, head, CommitRecord(epoch=2), RowChanges(late, {name: _places(0)}))
     assert below(table.path) == before
 
 
@@ -168,7 +168,7 @@ def test_a_row_that_is_not_there_cannot_go(folder: LakePath, name: str | None, p
     (file,) = read_snapshot(table.path, head.version).files
     before = below(table.path)
     with pytest.raises(CorruptState, match="are not there"):
-        commit(table.path, head, CommitRecord(epoch=3), Rows(None, {name or file: _places(place)}))
+        commit(table.path, head, CommitRecord(epoch=3), RowChanges(None, {name or file: _places(place)}))
     assert below(table.path) == before
 
 

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import compaction, log, reader
-from strandline.state_store.delta.commit import Rows, commit
+from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.compaction import (
     EVERY,
     FANOUT,
@@ -146,7 +146,7 @@ def test_a_plan_of_positions_in_a_file_that_was_replaced_is_refused(folder: Lake
     planned = head_of(table)
     name = next(iter(read_snapshot(table.path, planned.version).files))
     record = replace(planned.record, epoch=planned.record.epoch + 1, digest="")
-    gone = Rows(None, {name: BitMap64([0])})
+    gone = RowChanges(None, {name: BitMap64([0])})
     after = compacted(table)
     files = below(table.path)
     for head in (planned, after):

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from strandline.state_store.delta import commit as commits
 from strandline.state_store.delta import log, snapshot
 from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
-from strandline.state_store.delta.commit import Rows, make_checkpoint
+from strandline.state_store.delta.commit import RowChanges, make_checkpoint
 from strandline.state_store.delta.compaction import FANOUT, compact, plan_compaction
 from strandline.state_store.delta.snapshot import Snapshot, Snapshots, read_snapshot
 from strandline.state_store.errors import TableMissing, VersionGone
@@ -192,7 +192,7 @@ def test_a_commit_takes_rows_away_by_the_snapshots_that_its_process_keeps(
     monkeypatch.setattr(commits, "read_snapshot", None)
     for number in range(3):
         record = replace(head.record, epoch=head.record.epoch + 1, digest="")
-        head = commits.commit(table.path, head, record, Rows(None, {name: BitMap64([number])}), cache)
+        head = commits.commit(table.path, head, record, RowChanges(None, {name: BitMap64([number])}), cache)
     assert cache.at(table.path, head.version).files == {}
 
 

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.checkpoint import as_rows, live_actions, write_checkpoint
-from strandline.state_store.delta.commit import Rows, commit, make_checkpoint
+from strandline.state_store.delta.commit import RowChanges, commit, make_checkpoint
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.entry import Action
 from strandline.state_store.delta.snapshot import Snapshots, read_snapshot, unproven_snapshot
@@ -110,7 +110,7 @@ def with_tags(table: ArrowTable, keys: range) -> None:
     schema_json = read_snapshot(table.path, head.version).schema_json
     said = str(Digest.parse(head.record.digest) + digest)
     record = replace(head.record, epoch=head.record.epoch + 1, digest=said)
-    commit(table.path, head, record, Rows(staged.tagged([digest], schema_json)))
+    commit(table.path, head, record, RowChanges(staged.tagged([digest], schema_json)))
 
 
 def forged(table: ArrowTable, change: Callable[[list[Action]], list[Action]]) -> None:
@@ -180,7 +180,7 @@ def test_without_the_commits_below_it_is_an_error_and_nothing_is_committed(
         reader.read_rows(table.path, predicate={"k": [1]})
     name = next(iter(unproven_snapshot(table.path, 2).files))
     with pytest.raises(CorruptState, match="are not those that were committed") as refused:
-        commit(table.path, head, replace(head.record, epoch=3), Rows(None, {name: BitMap64([0])}))
+        commit(table.path, head, replace(head.record, epoch=3), RowChanges(None, {name: BitMap64([0])}))
     assert "strandline rebuild t" in str(refused.value.hint)
     assert head_of(table) == head
 
@@ -206,7 +206,7 @@ def test_a_commit_whose_rows_are_not_those_of_its_record_is_not_made(table: Arro
     name = next(iter(read_snapshot(table.path, head.version).files))
     record = replace(head.record, epoch=head.record.epoch + 1)
     with pytest.raises(CorruptState, match="5 rows by the log, and 6 were committed"):
-        commit(table.path, head, record, Rows(None, {name: BitMap64([0])}))
+        commit(table.path, head, record, RowChanges(None, {name: BitMap64([0])}))
     assert head_of(table) == head
 
 

@@ -24,7 +24,7 @@ from strandline.state_store.errors import Action, CorruptState, LockLost, Storag
 from strandline.state_store.paths import Location
 from strandline.state_store.storage import lease as lease_module
 from strandline.state_store.storage.disk import DiskStorage
-from strandline.state_store.storage.lease import Lease, LeaseRecord, lease, read_lease
+from strandline.state_store.storage.lease import LeaseRecord, WriterLease, lease, read_lease
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.state_store.storage.places import Place
 
@@ -63,7 +63,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lease_module, name, 10 * LONG)
 
 
-def _lost(held: Lease) -> LockLost:
+def _lost(held: WriterLease) -> LockLost:
     """The error of a lease that is lost."""
     errors: list[LockLost] = []
 
@@ -79,7 +79,7 @@ def _lost(held: Lease) -> LockLost:
 
 
 @contextmanager
-def _after_the_dead(location: Location) -> Iterator[Lease]:
+def _after_the_dead(location: Location) -> Iterator[WriterLease]:
     """The lease, after a holder that does nothing any more. A renewal that was on its way is a last sign of life."""
     while True:
         try:
