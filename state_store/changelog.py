@@ -27,7 +27,7 @@ def visible(changes: pa.Table) -> list[str]:
 
 
 def consolidate(changes: pa.Table) -> pa.Table:
-    """The changelog consolidated: the weights of equal rows of one version added up, rows of weight 0 left out.
+    """Consolidate a changelog: add up the weights of equal rows of one version, leave out rows of weight 0.
 
     A commit that changed only `__state` retracts and inserts the same visible row: here it disappears. Sorted by
     version, then −1 before +1; otherwise rows stay in order.
@@ -46,7 +46,7 @@ def consolidate(changes: pa.Table) -> pa.Table:
 
 
 def fold(changes: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table, as a multiset of rows, that a changelog from version 0 adds up to.
+    """Add up a changelog from version 0 to the table's rows, as a multiset.
 
     Args:
         columns: the columns to keep; without it, all visible ones.

@@ -32,7 +32,7 @@ def sealed(data: bytes, mark: re.Pattern[bytes]) -> bytes:
 
 
 def intact(data: bytes, mark: re.Pattern[bytes]) -> bool:
-    """True if the checksum behind the mark is that of the data; false also where there is no mark."""
+    """Check the checksum behind the mark; False also where there is no mark."""
     found = mark.search(data)
     return found is not None and found[1] == f"{zlib.crc32(_with(data, mark, EMPTY)):08x}".encode()
 

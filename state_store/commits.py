@@ -37,7 +37,7 @@ still reads every other table."""
 
 @dataclass(frozen=True)
 class TableVersion:
-    """One commit of one table. A version number alone lies after a restore, or once a commit was lost.
+    """One commit of one table. A bare version number means another commit after a restore or a lost commit.
 
     Attributes:
         version: Delta's number of the commit.
@@ -50,7 +50,7 @@ class TableVersion:
     nonce: str = ""
 
     def same(self, other: TableVersion) -> bool:
-        """False if the two are known to be different commits; what a record does not say is not compared."""
+        """Compare two commits by what both records state; False if they are known to differ."""
         pairs = ((self.table, other.table), (self.nonce, other.nonce))
         return self.version == other.version and all(not a or not b or a == b for a, b in pairs)
 
@@ -190,5 +190,5 @@ class Head:
 
     @property
     def at(self) -> TableVersion:
-        """What a vector says of this head. The nonce is that of the record: compaction above it changes no rows."""
+        """This head as a vector names it. The nonce is that of the record: compaction above it changes no rows."""
         return TableVersion(self.version, self.record.table, self.record.nonce)

@@ -1,6 +1,7 @@
-"""Atomic and durable files: written to a temporary file, flushed, then linked or renamed in one step.
+"""Files of a lake: write them atomically and durably, move and remove folders, read unchanged files once.
 
-A write that fails leaves nothing behind; a process that is killed may leave a hidden `.tmp` file.
+A file is written to a temporary one, flushed, then linked or renamed in one step. A write that fails leaves nothing
+behind; a process that is killed may leave a hidden `.tmp` file.
 
 `create` is put-if-absent: only one of many processes gets the name, without a lock, so one that dies blocks nobody.
 It and `replace` make no folder: what was removed is not begun again by a late writer.
@@ -150,7 +151,7 @@ def _temporary(path: Path, data: bytes) -> Path:
     return temporary
 
 
-# Folders of a lake as wholes: removed, moved, copied.
+# Whole folders: remove, move, copy.
 #
 # On a disk a folder is renamed in one step. An object store has no folders and nothing to rename: there a table's
 # folder is copied and then removed object by object, its log first and from the newest entry down. So whoever reads
@@ -245,7 +246,7 @@ def _from_the_log_down(folder: Location) -> Sequence[str]:
     return sorted(names, key=lambda name: (name != _HINT, not name.startswith(f"{_LOG}/")))
 
 
-# Files that are never written twice, read once: a log's entries, deletion vectors.
+# Cache of files that are never written twice: a log's entries, deletion vectors.
 #
 #     read(file) ──stat──> as it was when it was read?  ──yes──> what was read
 #                                                       ──no───> read, checked, remembered
@@ -268,7 +269,7 @@ _PARTS: Final = 16
 
 
 def place_of(about: os.stat_result) -> Place:
-    """What tells a file from another one under its name. A tool that restores a file may set any other time of it."""
+    """Identity of a file beneath its name. A tool that restores a file may set any other time of it."""
     return about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns
 
 
@@ -280,7 +281,7 @@ class _Known(Generic[Read]):
 
 
 class Unchanged(Generic[Read]):
-    """What was read of some files. Safe for several threads, which must not change what they get.
+    """Cache of what was read of files. Safe for several threads, which must not change what they get.
 
     Args:
         most: bytes that were read to make what is remembered; what was asked for longest ago goes first.
@@ -293,7 +294,7 @@ class Unchanged(Generic[Read]):
         self._lock = Lock()
 
     def read(self, file: LakePath, read: Callable[[], Read], part: tuple[int, int] | None = None) -> Read:
-        """What `read` gives, or gave when the file was the same.
+        """Read a file, or find what was read while it was the same.
 
         Args:
             part: of the file, that is read: where it begins, and its bytes. Without it, all of it.
@@ -325,7 +326,7 @@ class Unchanged(Generic[Read]):
                 self._bytes -= self._kept.popitem(last=False)[1].size
 
 
-# Errors of the operating system at a write, as errors of the store: the one place that translates them.
+# Errors of the operating system, translated into those of the store.
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")

@@ -41,7 +41,7 @@ def safe_name(name: str) -> str:
 
 
 def name_of(safe: str) -> str:
-    """The name that `safe_name` made a file name of, or `Lake.table` a folder's."""
+    """Invert `safe_name`, and the folder name of `Lake.table`."""
     return unquote(safe.replace(_MARK, "%"))
 
 

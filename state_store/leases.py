@@ -48,7 +48,7 @@ _LONGEST: Final = 180
 
 @dataclass(frozen=True)
 class Lease:
-    """What a reader has published.
+    """A version that a reader has published as needed.
 
     Attributes:
         version: the version that it still needs, and the changes after it.
@@ -102,7 +102,7 @@ class ReaderLease:
         self.publish(version)
 
     def withdraw(self) -> None:
-        """Need nothing any more."""
+        """Withdraw the lease: nothing is needed any more."""
         remove_file(self._file)
         self._published = None
 
@@ -162,7 +162,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# Retention: how far back a table is kept, and for whom.
+# Retention: the oldest version that somebody needs, and who.
 #
 #     commits   0 … … … … … … … first … … … … newest
 #               └──── may go ────┘     └── kept for the horizon, a lease, or a table that was computed from it
@@ -198,7 +198,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Retention:
-    """What a clean-up is asked to keep.
+    """How far back a clean-up keeps a table.
 
     Attributes:
         horizon_ms: every version of this age (milliseconds) can be read afterwards.

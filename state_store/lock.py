@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# The identity of a process: its pid, its start, and the boot and host on which both mean something.
+# Identity of a process: its pid and start, with the boot and host on which both mean something.
 #
 # A pid alone names nobody. Pids are used again, and a lake on shared storage is written from several hosts.
 
@@ -64,7 +64,7 @@ class Process:
 
     @classmethod
     def from_json(cls, value: object) -> Process | None:
-        """The process that `as_json` gave; None for anything else."""
+        """Read the process that `as_json` wrote; None for anything else."""
         if not isinstance(value, dict):
             return None
         pid, rest = value.get("pid"), [value.get(name) for name in ("started", "boot", "host")]
@@ -75,7 +75,7 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    """The live process of that pid; None if there is none."""
+    """Find the live process of a pid; None if there is none."""
     started = _started(pid)
     return None if started is None else Process(pid, started, *_here())
 

@@ -1,7 +1,7 @@
 """Paths in a lake: a `Path` on a disk, a `Location` on an object store, and what is done with either.
 
 Both join with `/` and have `name`, `stem`, `parent`, `with_name`, `exists` (of a file) and `read_bytes`. What they say
-in different words is here; what is written, flushed and removed is in `files` and `folders`. A missing file is a
+in different words is here; what is written, flushed and removed is in `files`. A missing file is a
 FileNotFoundError on both. On a disk each of these is the call of the operating system that it names, nothing else.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from strandline.state_store.storage_verbs import Entry, Storage
 
 
-# Keys: the names of objects, relative to the root of their storage and separated by '/'.
+# Keys: names of objects, relative to the root of their storage, separated by '/'.
 #
 # A key means the same on every kind of storage. What a disk and an object store read differently is refused: a part
 # that is empty, and a part that begins with a dot: '..' leaves the root, and a hidden name may be a file still being
@@ -44,7 +44,7 @@ _LONGEST_PART = 217
 
 
 def checked_key(key: str) -> str:
-    """The key itself.
+    """Check a key, and return it.
 
     Raises:
         KeyRefused: it is empty, leaves the root, or holds a part or character that is not the same everywhere.
@@ -289,7 +289,7 @@ def within(path: LakePath, folder: LakePath) -> str:
 
 
 def side_by_side(read: Callable[[_Key], _Read], keys: Iterable[_Key], where: LakePath) -> Iterator[_Read]:
-    """What `read` gives for each key, in order: one after the other on a disk, several at once on an object store.
+    """Read each key, in order: one after the other on a disk, several at once on an object store.
 
     An object store answers each request late and many at a time. The first error ends it.
     """
@@ -301,7 +301,7 @@ def side_by_side(read: Callable[[_Key], _Read], keys: Iterable[_Key], where: Lak
 
 
 def open_file(path: LakePath) -> BinaryIO:
-    """The file, to be read at any place.
+    """Open a file to be read at any place.
 
     Raises:
         FileNotFoundError: it is not there; of an object, the first read says so.

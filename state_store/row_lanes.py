@@ -1,4 +1,4 @@
-"""The lanes of rows in Arrow form: two hashes of 64 bits each, as `state_store.digest` defines them."""
+"""Lanes of rows in Arrow form: two hashes of 64 bits for each row, as `state_store.digest` defines them."""
 
 from __future__ import annotations
 

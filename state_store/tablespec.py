@@ -1,4 +1,4 @@
-"""The stored form of a table: its columns, its key, and the Delta properties that follow from them."""
+"""Stored form of a table: its columns, its key, their schema as Delta's JSON, and the table's Delta properties."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ FILE = "__file"
 POSITION = "__position"
 
 
-# The stored columns of a table, from Spark's DDL into the JSON that Delta's log has: without a JVM to parse it.
+# Spark's DDL of the stored columns, translated into the JSON of Delta's log without a JVM.
 #
-# INT | BIGINT | STRING | …        "integer" | "long" | "string" | … DECIMAL(p, s)                    "decimal(p,s)"
-# ARRAY<t>, MAP<k, v>              {"type": "array", …}, {"type": "map", …} STRUCT<`name`: t, …>             {"type":
-# "struct", "fields": […]}
+#     INT | BIGINT | STRING | …        "integer" | "long" | "string" | …
+#     DECIMAL(p, s)                    "decimal(p,s)"
+#     ARRAY<t>, MAP<k, v>              {"type": "array", …}, {"type": "map", …}
+#     STRUCT<`name`: t, …>             {"type": "struct", "fields": […]}
 
 _TOKEN: Final = re.compile(r"`(?:[^`]|``)*`|\w+|[<>(),:]")
 _PLAIN: Final[Mapping[str, str]] = {

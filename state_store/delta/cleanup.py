@@ -1,4 +1,4 @@
-"""Clean-up: the files that a plan names are removed, one after the other.
+"""Clean-up of a table's folder: plan which files nobody needs any more, then remove them one by one.
 
 A kill at any point is harmless: what is left is found by the next plan. No file that a version needs is in a plan, and
 commits that came since it was made are looked through before.
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-# The plan of a clean-up: which files of a table's folder nobody needs any more, and why; as data, to be printed.
+# The plan is data, to be printed: which files go, and why.
 #
 #     commits   0 … … … checkpoint … first … … … … newest
 #               └──── go ────┘         └── kept: each of these versions can be read ──┘
 #
-# `first` is the oldest version that anybody needs: see `retention`. What is live in it, and what came later, is kept;
-# so is the log from the last whole checkpoint below it on; where the feed is folded, from `first` itself, which gets
-# a checkpoint. All else in the folder is nobody's, once it is older than any running epoch.
+# `first` is the oldest version that anybody needs: see `state_store.leases`. What is live in it, and what came later,
+# is kept; so is the log from the last whole checkpoint below it on; where the feed is folded, from `first` itself,
+# which gets a checkpoint. All else in the folder is nobody's, once it is older than any running epoch.
 
 DAY_MS: Final = 86_400_000
 
@@ -98,7 +98,7 @@ class CleanupPlan:
 
 
 def plan_cleanup(path: LakePath, now: int, retention: Retention | None = None) -> CleanupPlan:
-    """The plan for a table of ours.
+    """Plan the clean-up of a table of ours.
 
     Args:
         now: milliseconds since the epoch.
@@ -175,7 +175,7 @@ def _whole(path: LakePath, version: int) -> bool:
 
 
 def named_since(path: LakePath, first: int, newest: int) -> frozenset[str]:
-    """Every file that a version from `first` on needs: to read it, or to read its changes."""
+    """Find every file that a version from `first` on needs: to read it, or to read its changes."""
     names = {name for body in read_snapshot(path, first).files.values() for name in _files_of(path, body)}
     for version in range(first + 1, newest + 1):
         names |= named_by(path, log.read_actions(path, version))
@@ -260,7 +260,7 @@ def _about(file: Path) -> os.stat_result | None:
 
 
 def clean(plan: CleanupPlan, now: int | None = None) -> int:
-    """Carry out a plan: the bytes that were freed.
+    """Carry out a plan; return the bytes that were freed.
 
     Args:
         now: milliseconds since the epoch, by which leases have ended; default: the clock.

@@ -1,4 +1,4 @@
-"""The one way in which a version of a table comes about, whichever engine computed its rows.
+"""Commit a version of a table: the one way for all engines, for creating a table, and for adding columns.
 
     files of new rows ──────────────┐
     {file: positions that go} ──────┼─> flush ─> deletion vectors ─> one log entry, put if absent ─> checkpoint at times
@@ -67,7 +67,7 @@ class RowChanges:
 
 @dataclass(frozen=True)
 class Instead:
-    """What a commit says when its staged rows take the place of all rows, in columns of their own.
+    """Replacement of all rows by the staged ones, in columns of their own.
 
     Attributes:
         schema_json: the new columns, as Delta's `schemaString`.
@@ -94,7 +94,7 @@ class Merged:
 def commit(
     path: LakePath, head: Head, record: CommitRecord, rows: RowChanges, snapshots: Snapshots | None = None
 ) -> Head:
-    """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
+    """Commit the version after `head`: some rows come, some go, and `record` says what the table reflects now.
 
     Args:
         snapshots: those that the process keeps; without them the table is opened anew when rows go.
@@ -133,7 +133,7 @@ def commit(
 
 
 def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRecord, merged: Merged) -> Head:
-    """Make the version after `head`, with the same rows in other files: no reader of changes sees it.
+    """Commit the same rows in other files: no reader of changes sees it.
 
     It makes no epoch, so it leaves the transaction of the last one as it is.
 
@@ -157,7 +157,7 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
 
 
 def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -> None:
-    """Write the entry. What goes wrong leaves the files alone if it may name them; then clean-up finds out."""
+    """Write the entry. A failure leaves the files alone if it may name them; then clean-up finds out."""
     version = head.version + 1
     try:
         first = log.write_commit(path, version, actions)
@@ -174,7 +174,7 @@ def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -
 
 
 class Files:
-    """The files of a commit that nothing names yet: removed when it comes to nothing."""
+    """Files of a commit that nothing names yet; remove them when the commit fails."""
 
     def __init__(self, *staged: Staged | None) -> None:
         self._staged = [each for each in staged if each is not None]
@@ -282,7 +282,7 @@ def conflict(path: LakePath, version: int) -> CommitConflict:
     )
 
 
-# The commits that say what the columns of a table are: version 0, which creates it, and one that adds columns.
+# Commits that state the columns of a table: version 0 creates it, a later one adds columns.
 #
 #     version 0   a, b             no rows
 #     version 7   a, b             files without c
@@ -323,7 +323,7 @@ def create_table(path: LakePath, schema_json: str, properties: Mapping[str, str]
 
 
 def new_table_id() -> str:
-    """The identity of a table that is made anew."""
+    """A new random identity of a table."""
     return str(uuid.uuid4())
 
 
@@ -366,7 +366,7 @@ def _wider(before: Snapshot, schema_json: str) -> dict[str, Any]:
     return {**before.metadata, "schemaString": widened(before.metadata["schemaString"], schema_json)}
 
 
-# Upkeep of the log: its names flushed before more is built on them, and checkpoints, so that opening stays cheap.
+# Upkeep of the log: flush its names before more is built on them, and write checkpoints, so that opening stays cheap.
 
 _log = logging.getLogger("strandline.store")
 

@@ -1,4 +1,4 @@
-"""Compaction: the live rows of some files written into new ones, as one commit that changes no row.
+"""Compaction: write the live rows of many files into few, as one commit that changes no row.
 
     plan ──> for each merge: files ──row groups, without deleted rows──> sorted by key ──> one staged file ──┐
                                                               entry: adds and removes, `dataChange` false <──┘
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from strandline.state_store.tablespec import TableSpec
 
 
-# The plan of a compaction: which files of a table become which new ones, and why. It is data, and can be printed.
+# The plan is data, to be printed: which files become which new one, and why.
 #
 # Files stand on levels by their live rows, as in a log-structured merge tree of tiers:
 #
@@ -131,7 +131,7 @@ class _File:
 
 
 def plan_compaction(snapshot: Snapshot) -> CompactionPlan:
-    """The plan for a table at one version.
+    """Plan the compaction of a table at one version.
 
     Raises:
         CorruptState: the log does not say how many rows a file has.
@@ -318,7 +318,7 @@ def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
     return pc.struct_field(rows[STATE], inner) if inner and head == STATE else rows[name]
 
 
-# Upkeep of a table's files: the writer compacts them now and then, after an epoch's commit and never instead of it.
+# Compaction by the writer: now and then after an epoch's commit, never instead of it.
 
 _log = logging.getLogger("strandline.store")
 

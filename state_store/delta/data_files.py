@@ -1,8 +1,8 @@
-"""The check of a data file before anything opens it, by the checksum in the action that added it.
+"""Data files of a table: stage new rows as Parquet that no commit names yet; check a file before anything opens it.
 
 Pages of Parquet have checksums, its footers have none: one flipped bit there gives other rows, or ends the process.
-So a file is summed up whole once, at 1.8 GB/s, when a process first meets it. A file never changes once a commit
-names it, so it is not looked at again as long as it is in its place (`unchanged`): one that was found broken is, once
+So a file is summed up whole once, at 1.8 GB/s, when a process first meets it. A file never changes once a commit names
+it, so it is not looked at again as long as it is in its place (`files.Unchanged`): one that was found broken is, once
 it has been restored. A reader that lives for months does not see what rots later, its next start does. An object is
 read whole each time that it is used: what is summed up is what is read.
 """
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-# Staged files: new rows in Parquet below a table, which no commit names yet.
+# Staged files.
 #
 # Whoever computed the rows writes them (Spark here); `delta.commit` adds them to the table. What a kill leaves behind
 # is a folder that nothing names; clean-up removes it when it is old enough to be nobody's.
@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 # On an object store a file is put when it is whole, and read back for the entry: its statistics and its checksum are
 # of what the store has, whichever engine wrote it.
 
-# How the columns of a data file are written: whole numbers and times by their differences, the others by a
-# dictionary.
+# Encodings: whole numbers and times by their differences, other columns by a dictionary.
 #
 # Offsets, times and keys follow each other closely. Written by their differences (Parquet's DELTA_BINARY_PACKED), the
 # places of the events in a keyed table take a tenth of the bytes and a quarter of the time that a dictionary takes,
@@ -70,7 +69,7 @@ _SCHEMAS: Final = 256
 
 @lru_cache(maxsize=_SCHEMAS)
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """The arguments of a ParquetWriter that say it. Parquet's own schema tells how nested columns are called."""
+    """Arguments of a ParquetWriter for these encodings. Parquet's own schema tells how nested columns are called."""
     import pyarrow.parquet as pq
 
     empty = io.BytesIO()
@@ -110,7 +109,7 @@ class Staged:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def tagged(self, digests: Sequence[Digest], schema_json: str) -> Staged:
-        """The same, with what each file's rows come to.
+        """These files, each tagged with the digest of its rows.
 
         Args:
             digests: of the visible rows of each file, in the order in which they were written; of one file, of whoever
@@ -123,7 +122,7 @@ class Staged:
 
     @property
     def files(self) -> list[LakePath]:
-        """The data files, by looking."""
+        """List the data files in the folder."""
         return files_in(self.folder, ".parquet")
 
     def flushed(self, *, also_empty: bool = False) -> list[Action]:
@@ -336,7 +335,7 @@ def content_of(table: LakePath, file: Location, stated: str | None) -> bytes:
 
 @contextmanager
 def reading(table: LakePath) -> Iterator[None]:
-    """Turns errors of data files into ours: VersionGone where one is missing, CorruptState where it does not read."""
+    """Turn errors of data files into ours: VersionGone where one is missing, CorruptState where it does not read."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The bytes of a log entry: one JSON action a line, and a checksum over all of them.
+"""Log entry as bytes: one JSON action a line, and a checksum over all of them; and the hint to the last checkpoint.
 
     {"commitInfo": {…, "userMetadata": "{\\"strandline\\":{\\"crc\\":\\"1f2e3d4c\\", …}}"}}
     {"txn": …}  {"add": …}  {"remove": …}
@@ -76,9 +76,8 @@ def rebuild_hint(table: str) -> str:
     return sentence("restore the lake's folder from a backup, or type: strandline rebuild {}", Name(table, shlex.quote))
 
 
-# The hint that names the last checkpoint, so that the log need not be listed: `_delta_log/_last_checkpoint`.
-#
-# It is replaced after each checkpoint, and only a hint: one that is missing, torn or another tool's is passed over.
+# `_delta_log/_last_checkpoint` names the last checkpoint, so that the log need not be listed. It is replaced after each
+# checkpoint, and only a hint: one that is missing, torn or another tool's is passed over.
 
 
 def write_hint(file: LakePath, version: int, *, actions: int, size: int, files: int) -> None:

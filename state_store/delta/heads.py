@@ -1,4 +1,4 @@
-"""The heads of a lake's tables, by name: a lost table is an error, one that was never made is None.
+"""Heads of a lake's tables, by name: None for a table that was never made, an error for one that is lost.
 
 A log does not tell that its newest commits were lost: it ends earlier, and looks as it did then. Others tell it: what
 was computed from a later version names that in its vector. Whoever answers from a table asks them (`newest_version`); a
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-# Tables that were begun: a mark for each outside of its folder, which tells a lost table from one that never was.
+# Marks of tables that were begun, outside of their folders: they tell a lost table from one that never was.
 #
 #     <lake>/begun/<table>.json     {"table": its identity}: written once it has a commit, removed before it is removed
 #
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def check_not_lost(lake: Lake, table: str) -> None:
-    """Check, of a table without a log, that it has not been made yet.
+    """Raise TableLost if a table without a log was made before.
 
     Raises:
         TableLost: it has.
@@ -55,7 +55,7 @@ def check_not_lost(lake: Lake, table: str) -> None:
 
 
 def note(lake: Lake, table: str, identity: str) -> None:
-    """Note that a table has a commit.
+    """Mark that a table has a commit.
 
     Args:
         identity: Delta's id of the table.
@@ -89,7 +89,7 @@ def mark(lake: Lake, table: str) -> LakePath:
     return lake.begun / f"{lake.table(table).name}.json"
 
 
-# Tables set aside: moved out of the way of one that is begun anew, and kept for whoever wants to look.
+# Tables set aside: moved out of the way of a new one, and kept for inspection.
 
 
 def set_aside(lake: Lake, table: str) -> LakePath | None:
@@ -181,7 +181,7 @@ def _vector(folder: LakePath) -> Mapping[str, TableVersion]:
 
 
 def note_all(lake: Lake) -> None:
-    """Note every table that has a commit and no mark: what a kill has left out, and tables older than marks."""
+    """Mark every table that has a commit and no mark: what a kill has left out, and tables older than marks."""
     known = {file.stem for file in files_in(lake.begun, ".json")}
     for folder in folders_in(lake.tables):
         if folder.name not in known:

@@ -1,4 +1,4 @@
-"""Delta's log without a JVM: the newest version, the actions of one commit, the history between two.
+"""Delta's log without a JVM: list it, read one commit or the history between two, write the next commit.
 
     _delta_log/<version, 20 digits>.json                  one commit: see `entry`
     _delta_log/<version, 20 digits>.checkpoint.parquet    everything up to a version: see `checkpoint`
@@ -40,10 +40,7 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-# The names in a table's log, and what a listing of it tells.
-#
-# _delta_log/<version, 20 digits>.json                  one commit _delta_log/<version, 20 digits>.checkpoint.parquet
-# a checkpoint
+# Names in a table's log, and the versions that a listing of it shows.
 
 LOG: Final = "_delta_log"
 """The folder of the log, in the table's."""

@@ -1,4 +1,4 @@
-"""The reader of tables without a JVM: heads, rows and changes, each pinned to a version.
+"""Read tables without a JVM: heads, rows and changes, each pinned to a version.
 
 `__state` is returned only if it is asked for by name.
 """
@@ -47,7 +47,7 @@ def head(path: LakePath) -> Head | None:
 
 
 def version_at(path: LakePath, version: int) -> TableVersion:
-    """What a vector says of one version of a table.
+    """One version of a table, as a vector names it.
 
     Raises:
         TableMissing: there is no table.
@@ -262,7 +262,7 @@ def _not_yet(path: LakePath, version: int, newest: int) -> VersionGone:
     )
 
 
-# The bounds of a table's times, by the statistics of its files: what can be told of them without reading rows.
+# Bounds of a table's times, told from the statistics of its files without reading rows.
 
 _MOST_READ: Final = 8
 """Files that are read for one column; those beyond are taken not to hold what is counted."""

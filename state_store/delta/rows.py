@@ -1,4 +1,4 @@
-"""The rows of a version, read from the files that our own snapshot names.
+"""Rows of a version, and changes of a commit, read as Arrow from the files that our own snapshot names.
 
     snapshot ──> files whose statistics allow a match ──> verified ──> row groups ──> batches without deleted rows
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read of each file.
+    """The columns and rows to read of each file.
 
     Attributes:
         stored: all stored columns; one that is newer than a file is NULL there.
@@ -114,7 +114,7 @@ def without(batch: pa.RecordBatch, gone: NDArray[np.int64], begin: int) -> pa.Re
     return batch.filter(pa.array(kept))
 
 
-# The changes of one commit to the visible rows, read from the files that it names.
+# Changes of one commit to the visible rows.
 #
 # Delta's protocol has two cases: a commit that lists its changes in files of their own (MERGE), and one whose changes
 # follow from comparing the files that it removes with those that it adds (append, `replaceOn`, overwrite).

@@ -1,11 +1,11 @@
-"""The live files of a version of a table: the last checkpoint before it, and the commits since.
+"""Snapshot of a version: its live files, from the last checkpoint before it and the commits since.
 
     checkpoint(v)  ──>  files, table, protocol  ──commit v+1──> … ──commit n──>  snapshot of n
 
 A commit that removes a file and adds it again has given it another deletion vector.
 
 A snapshot is proven when it is made: its files have the rows that its record states, by what the log says of each (see
-`sums`). A checkpoint from which they do not add up is passed over as one that does not read: an older one, or the
+`RowSums`). A checkpoint from which they do not add up is passed over as one that does not read: an older one, or the
 commits alone, may still lead there.
 """
 
@@ -70,7 +70,7 @@ class Snapshot:
 
     @property
     def actions(self) -> list[Action]:
-        """What a checkpoint of it holds."""
+        """The actions that a checkpoint of the version holds."""
         live: list[Action] = [{"protocol": dict(self.protocol)}, {"metaData": dict(self.metadata)}]
         live += [{"txn": dict(body)} for body in self.transactions.values()]
         # In a checkpoint no file is news.
@@ -246,8 +246,7 @@ def _starts(path: LakePath, version: int) -> Iterator[tuple[int, _State]]:
     yield -1, _State()
 
 
-# Snapshots that follow the log: who asks for one version after the other pays for the commits in between, not for
-# all.
+# Snapshots that follow the log: the next version costs the commits in between, not all of them.
 #
 #     at(t, 7)   checkpoint and commits are read                                   as `read_snapshot` does
 #     at(t, 8)   is the entry of 7 the same still? one stat; then entry 8 is taken in
@@ -316,7 +315,7 @@ class Snapshots:
         return self._read(path, version)
 
     def forget(self, path: LakePath) -> None:
-        """Keep nothing of a table any more."""
+        """Forget a table."""
         with self._lock:
             self._kept.pop(path, None)
 

@@ -174,7 +174,7 @@ def _put(kept: dict[str, Any], column: str, value: Any) -> None:
         kept[column] = value
 
 
-# What a log says of a table's rows: how many its live files have, and their digest. It must be what the record says.
+# Sums over a table's files by the log: number and digest of the live rows. They must be those of the record.
 #
 #     add   numRecords 1,000   deletion vector of 20   tag  <digest of the 980 rows>:980@<columns>
 #     add   numRecords   500                           tag  <digest of the 500 rows>:500@<columns>
@@ -192,7 +192,7 @@ ROWS_TAG: Final = "strandline.rows"
 
 @dataclass(frozen=True)
 class RowSums:
-    """What the log says of the rows of some files.
+    """Sums over some files by their log actions: rows and digests.
 
     Attributes:
         rows: live ones, of the files that say how many they have.
@@ -207,7 +207,7 @@ class RowSums:
     tagged: Mapping[str, tuple[Digest, int]] = field(default_factory=dict)
 
     def plus(self, body: Mapping[str, Any], times: int = 1) -> RowSums:
-        """With one more file, by its `add` action; `times` −1: with one less."""
+        """Add one more file, by its `add` action; with `times` −1, take one away."""
         live, tag = _said(body)
         tagged = self.tagged
         if tag is not None:

@@ -1,4 +1,4 @@
-"""A table that an engine maintains: what all engines share. Its head, its first version, and one commit per epoch.
+"""Base of the tables that an engine maintains: head, its first version, and one commit per epoch.
 
 Every commit carries its `CommitRecord`, so the last commit alone says what the table reflects. A commit is refused
 unless it is the next epoch after the head's: a repeated or late epoch writes nothing.
@@ -74,7 +74,7 @@ class StoredTable:
         return self.commit(head, replace(record, inserted=0, deleted=0, digest=head.record.digest), RowChanges())
 
     def next(self, record: CommitRecord) -> Head:
-        """The head, if `record` is the epoch after it.
+        """Check that `record` is the epoch after the head, and return the head.
 
         Raises:
             VectorMismatch: it is not.

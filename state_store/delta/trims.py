@@ -1,4 +1,4 @@
-"""Trims of event logs: the oldest files taken out of a log, planned and committed, with what went said."""
+"""Trims of event logs: plan which oldest files go, and commit their removal, and state what went."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Aged:
     ends: Offsets
 
     def held_by(self, keeper: Keeper) -> bool:
-        """True if the keeper needs an event of it."""
+        """Tell whether the keeper needs an event of the file."""
         return keeper.upto is None or any(end > keeper.upto.get(each, 0) for each, end in self.ends.items())
 
 
@@ -148,7 +148,7 @@ def is_due(snapshot: Snapshot, limits: Limits) -> bool:
 
 
 def plan_trim(path: LakePath, snapshot: Snapshot, limits: Limits, keepers: Sequence[Keeper]) -> TrimPlan:
-    """The plan for one version of an event log.
+    """Plan the trim of one version of an event log.
 
     Raises:
         VersionGone, CorruptState: a file that is due does not read.
@@ -243,7 +243,7 @@ def _smallest(body: Mapping[str, Any]) -> int:
 
 
 def trim(path: LakePath, head: Head, snapshot: Snapshot, plan: TrimPlan) -> Head:
-    """Carry out a plan, which must have files, in one commit; the new head. The writer's lock must be held.
+    """Carry out a plan, which must have files, in one commit; return the new head. The writer's lock must be held.
 
     Args:
         head, snapshot: of the version that the plan was made for.

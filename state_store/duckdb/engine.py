@@ -56,7 +56,7 @@ _PREFIX: Final = "strandline-kernel-"
 
 
 def literal(text: str) -> str:
-    """A text as a constant, for DuckDB."""
+    """Quote a text as a constant for DuckDB."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -152,7 +152,7 @@ class RecentChanges:
                 self._bytes -= oldest.nbytes
 
     def find(self, table: LakePath, nonce: str) -> pa.Table | None:
-        """The changes of that commit, if they are kept."""
+        """Find the changes of a commit, if they are kept."""
         with self._lock:
             return self._kept.get((str(table), nonce))
 
@@ -203,7 +203,7 @@ class LocalFiles:
         self._columns: OrderedDict[Path, frozenset[str]] = OrderedDict()
 
     def path_of(self, table: LakePath, file: LakePath, stated: str | None) -> Path:
-        """Where the file can be read, once it is known to be as it was written.
+        """Find where a file can be read, and check that it is as it was written.
 
         Args:
             stated: its checksum; without one it is only looked for.
@@ -285,7 +285,7 @@ class Kept:
 
     @classmethod
     def nothing(cls, copies: Path) -> Kept:
-        """At the start.
+        """Make empty caches.
 
         Args:
             copies: the folder for copies of data files, see `LocalFiles`.

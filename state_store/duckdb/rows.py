@@ -195,5 +195,5 @@ def _fields(state: pa.StructType) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name, for DuckDB."""
+    """Quote a name for DuckDB."""
     return '"' + name.replace('"', '""') + '"'

@@ -343,7 +343,7 @@ that is computed anew would wait in memory."""
 
 @dataclass
 class Tally:
-    """What was counted while rows passed by.
+    """Counts and digests of the rows that passed by.
 
     Attributes:
         inserted, deleted: visible rows inserted and deleted.
@@ -465,7 +465,7 @@ def streamed(connection: duckdb.DuckDBPyConnection, text: str) -> Generator[pa.R
 
 
 def error_of(said: str) -> duckdb.Error:
-    """DuckDB's error of that text."""
+    """Make DuckDB's error of its text."""
     return (duckdb.OutOfMemoryException if said.startswith(_NO_MEMORY) else duckdb.Error)(said)
 
 
@@ -486,7 +486,7 @@ def change_schema(stored: pa.Schema) -> pa.Schema:
 
 
 def listed_changes(batch: pa.RecordBatch, schema: pa.Schema, counts: Counts) -> pa.Table:
-    """The rows of a batch in that schema, counted on the way.
+    """Bring a batch into that schema, and count its rows.
 
     Args:
         batch: the stored columns and `__weight`.

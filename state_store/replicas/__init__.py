@@ -4,10 +4,10 @@
 
 | module | owns |
 | --- | --- |
-| `follow` | the way from nothing to LIVE, and the answer to a feed that is gone |
-| `restore` | the rows of one version, loaded in resumable pieces |
+| `follow` | the way from nothing to LIVE, the restore in resumable pieces, and the answer to a feed that is gone |
 | `replica` | one copy: apply a version, read rows, digest, backup |
-| `changes`, `state`, `progress` | what a version does to the stored rows; where a copy stands; how far a restore is |
-| `codec` | rows as bytes, and keys as bytes in the order of SQL |
-| `base` | what a backend does; `memory`, `rocksdb`, `lmdb`, `dynamodb` do it, each in files of the same names |
+| `state`, `reading` | where a copy stands and how its rows are laid out; reads as of one version |
+| `row_bytes`, `key_bytes`, `value_bytes` | rows as bytes; keys and values as bytes in the order of SQL |
+| `store`, `backup` | the interface of a backend, and its backups |
+| `memory`, `rocksdb`, `lmdb`, `dynamodb` | the backends |
 """

@@ -1,4 +1,4 @@
-"""Backups: a store's files, and a manifest that names them with their checksums.
+"""Backups of a store: its files, and a manifest that names them with their checksums.
 
 A backup whose manifest is not there does not exist: the manifest is written last, and the folder gets its name when all
 of it is on disk. So a kill leaves a backup or a hidden folder, which the next one removes.
@@ -64,7 +64,7 @@ def back_up(store: Store, folder: Path, about: dict[str, Any]) -> None:
 
 
 def check_backup(folder: Path) -> dict[str, Any]:
-    """What the manifest of a backup says, after every file was compared with its checksum.
+    """Compare every file of a backup with its checksum; return the manifest.
 
     Raises:
         ObjectMissing: there is no backup, or it was never finished.
@@ -97,11 +97,11 @@ def copy_files(backup: Path, target: Path) -> None:
         shutil.copytree(backup, target, ignore=shutil.ignore_patterns(_MANIFEST))
 
 
-# A store as one file: what a backup is where the backend has no files of its own.
+# Dump: the backup of a backend without files of its own, as one file.
 #
 #     one line of JSON: format, length of the state | the state | for each row: two lengths (4 bytes each), key, value
 #
-# Checksums are the manifest's, see `base.backup`.
+# Checksums are the manifest's, see above.
 
 _NAME: Final = "rows.dump"
 _DUMP_FORMAT: Final = 1

@@ -35,7 +35,7 @@ _DENIED: Final = (
 
 @contextmanager
 def dynamodb_errors(table: str) -> Iterator[None]:
-    """Turns an error of DynamoDB inside the block into one of ours."""
+    """Turn an error of DynamoDB inside the block into one of ours."""
     try:
         yield
     except ClientError as error:
@@ -72,7 +72,7 @@ HEAD_KEY: Final = b"\x00"
 
 @dataclass(frozen=True)
 class Head:
-    """Which writes count.
+    """Head of a replica: the writes that count.
 
     Attributes:
         number: the last whole write; 0 before the first.
@@ -89,12 +89,12 @@ class Head:
         return number <= self.number and number not in self.broken
 
     def next(self) -> Head:
-        """With one more write begun; one that was begun before and is not whole never will be."""
+        """The head with one more write begun; one that was begun before and is not whole never will be."""
         left = {self.begun} if self.begun != self.number else set()
         return replace(self, begun=self.begun + 1, broken=self.broken | left)
 
     def whole(self, state: bytes) -> Head:
-        """With the write that was begun."""
+        """The head with the begun write counting."""
         return replace(self, number=self.begun, state=state)
 
 
@@ -280,7 +280,7 @@ def _pauses() -> Iterator[float]:
         yield _FIRST_PAUSE * 2**number
 
 
-# Reads of DynamoDB as of one head. Two writes later what they need may be gone, and they say so.
+# Reads as of one head. Two writes later what they need may be gone: they raise.
 
 
 class DynamoSnapshot(Snapshot):
@@ -433,4 +433,4 @@ class DynamoStore(Store):
         self._gone = [key for key, value in zip(write.keys, write.values, strict=True) if value is None]
 
     def close(self) -> None:
-        """Nothing: the client is its maker's."""
+        """Do nothing: the client is its maker's."""

@@ -1,4 +1,4 @@
-"""The way of a replica from nothing to LIVE, and behind the table's head from then on.
+"""Follow a table: bring a replica from nothing to LIVE, and keep it at the table's head from then on.
 
     REGISTERED ──lease at V──> RESTORING ──all rows of V──> VERIFIED ──each version from V+1──> LIVE
          ^                         │                            │
@@ -94,7 +94,7 @@ def _pieces(
         skipped = 0
 
 
-# How far a restore has come, and when it will be done.
+# Progress of a restore, and when it will be done.
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """The loaded share, from 0 to 1."""
         return min(1.0, self.rows / self.total) if self.total else 1.0
 
     @property
@@ -184,7 +184,7 @@ class Follower:
         self._checked = False
 
     def catch_up(self) -> TableVersion:
-        """Bring the replica to the table's head as it is when this begins; the version that it is at then.
+        """Bring the replica to the head that the table has at the start; return the version that it is at then.
 
         A kill at any point is harmless, and so is a write that has no answer: the next call goes on where this one was.
 
@@ -214,7 +214,7 @@ class Follower:
                 self._replica.begin()
 
     def leave(self) -> None:
-        """Follow no more: the lease is given back."""
+        """Stop following and withdraw the lease."""
         self._lease.withdraw()
 
     def _head(self) -> Head:

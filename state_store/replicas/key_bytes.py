@@ -1,4 +1,4 @@
-"""The keys of stored rows: the key columns' bytes in order, of bounded length, below one prefix.
+"""Keys of stored rows as bytes: the key columns' bytes in order, of bounded length, below one prefix.
 
 LMDB takes keys of 511 bytes at most, DynamoDB 1,024. A longer key keeps its first bytes and a hash of all: it finds its
 row, stands in the right place among keys that differ earlier, and in any place among those that do not.

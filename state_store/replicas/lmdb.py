@@ -30,7 +30,7 @@ _FULL = (lmdb.MapFullError, lmdb.DiskError)
 
 @contextmanager
 def lmdb_errors(path: Path) -> Iterator[None]:
-    """Turns an error of LMDB inside the block into one of ours."""
+    """Turn an error of LMDB inside the block into one of ours."""
     try:
         yield
     except _BROKEN as error:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from strandline.state_store.replicas.store import Store
 
 
-# What the changes of one version do to the stored rows, with everything refused that they cannot do.
+# Changes of one version applied to the stored rows; what does not fit is refused.
 #
 # changes (rows with weights) ──> weight per key and row ──+ what is stored──> what is stored then
 
@@ -54,7 +54,7 @@ def weights_of(layout: Layout, changes: pa.Table) -> Weights:
 
 
 def digest_change(layout: Layout, changes: pa.Table) -> Digest:
-    """What the changes add to the digest of the rows."""
+    """Compute what the changes add to the digest of the rows."""
     total = Digest()
     for sign in (1, -1):
         chosen = changes.filter(pc.equal(changes[WEIGHT], sign)).select(layout.schema.names)
@@ -129,11 +129,11 @@ class Replica:
 
     @property
     def state(self) -> ReplicaState:
-        """Where it stands; LIVE is known to this process only."""
+        """The state; LIVE is known to this process only."""
         return self._state
 
     def look(self) -> None:
-        """See where the store stands: a write that failed, without an answer, may have been done. Errors as of
+        """Read the state from the store: a write that failed, without an answer, may have been done. Errors as of
         `Snapshot`."""
         with self._store.snapshot() as now:
             stored = self._state_in(now.state())
@@ -141,14 +141,14 @@ class Replica:
             self._state = stored
 
     def begin(self) -> None:
-        """Begin anew: all rows go."""
+        """Remove all rows and begin again."""
         state = self._state.entering(Phase.REGISTERED, at=None, digest=Digest(), file="", file_rows=0, rows=0)
         self._store.clear(state.to_bytes())
         self._state = state
         failpoint("after-replica-clear")
 
     def begin_restore(self, at: TableVersion) -> None:
-        """Take the rows of that version from now on, by `load`."""
+        """Begin to restore the rows of that version, which `load` adds."""
         self._write(self._state.entering(Phase.RESTORING, at=at))
 
     def load(self, rows: pa.RecordBatch, file: str) -> None:
@@ -197,7 +197,7 @@ class Replica:
             )
 
     def apply(self, changes: pa.Table, at: TableVersion, expected: Digest | None = None) -> None:
-        """Take in the changes of the next version, with the version, in one atomic write.
+        """Apply the changes of the next version, and the version, in one atomic write.
 
         Args:
             changes: the visible columns and `__weight`.
@@ -223,7 +223,7 @@ class Replica:
         failpoint("after-replica-write")
 
     def go_live(self) -> None:
-        """Note that the rows are those of the table's head."""
+        """Mark the rows as those of the table's head."""
         self._state = self._state.entering(Phase.LIVE)
 
     @contextmanager

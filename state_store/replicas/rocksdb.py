@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def rocksdb_errors(path: Path) -> Iterator[None]:
-    """Turns an error of RocksDB inside the block into one of ours."""
+    """Turn an error of RocksDB inside the block into one of ours."""
     try:
         yield
     except StrandlineError:

@@ -1,4 +1,4 @@
-"""A stored row: how often it is there, and the values of its visible columns.
+"""Stored row as bytes: how often it is there, and the values of its visible columns.
 
     count (8 bytes) | NULLs (a bit per column) | a slot per column | the bytes of VARCHAR, BYTES and nested columns
 

@@ -1,4 +1,4 @@
-"""Where a replica stands: stored beside its rows, and changed in the same write as they are.
+"""State of a replica: stored beside its rows, and changed in the same write as they are.
 
 | phase | the rows are | legal before |
 | --- | --- | --- |
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# How the rows of one table are stored: by its unique key, or by all visible columns with a count.
+# Layout of the rows of one table: by its unique key, or by all visible columns with a count.
 
 CODEC_FORMAT = 1
 """Of the bytes of keys and rows. A replica of another one is restored anew."""

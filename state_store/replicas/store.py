@@ -1,4 +1,4 @@
-"""The interface of a backend: rows as bytes in the order of their keys, and one state beside them.
+"""Interface of a backend: rows as bytes in the order of their keys, and one state beside them.
 
 It knows neither columns nor versions. One process writes, from one thread at a time; any number of threads read.
 """
@@ -138,7 +138,7 @@ class Store(ABC):
         """Close it; nothing of it may be used any more."""
 
 
-# A store whose failures are remembered: whoever follows a table can tell them from those of the table.
+# Store that remembers its failures: who follows a table can tell them from those of the table.
 #
 # A read or a write that fails says the same at both places: a full disk, a broken file. Only where it happened tells
 # what helps: a replica is made anew from its table, a table is not.

@@ -1,4 +1,6 @@
-"""The whole numbers that stand for single values of BOOLEAN, integers, DATE, TIMESTAMP and DECIMAL, there and back."""
+"""Order-preserving bytes of values: of whole columns, of single values, and back.
+
+Restores encode columns; point reads encode one key and decode one row."""
 
 from __future__ import annotations
 
@@ -21,9 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Order-preserving bytes of whole columns.
-
-# Order-preserving bytes of whole columns: compared as bytes, they stand in the order of SQL, NULL first.
+# Whole columns: compared as bytes, the values stand in the order of SQL, NULL first.
 #
 # | type | bytes |
 # | --- | --- |
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # | ARRAY | each element after a `01`, then `00` |
 # | MAP | as the array of its entries, sorted by their bytes: equal maps have equal bytes; they have no order in SQL |
 #
-# A NULL of a type with a fixed width has as many zeros: so a column is one matrix. `encode` does the same value by
+# A NULL of a type with a fixed width has as many zeros: so a column is one matrix. `encoder` does the same value by
 # value.
 
 NULL: Final = b"\x00"
@@ -208,7 +208,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_integer(arrow_type: pa.DataType) -> Callable[[Any], int]:
-    """What makes the whole number that stands for a BOOLEAN, integer, DATE or TIMESTAMP of that type.
+    """Find the function that makes the whole number of a BOOLEAN, integer, DATE or TIMESTAMP.
 
     Chosen once for a column: to ask Arrow for the type takes longer than to make the number.
     """
@@ -223,7 +223,7 @@ def to_integer(arrow_type: pa.DataType) -> Callable[[Any], int]:
 
 
 def from_integer(arrow_type: pa.DataType) -> Callable[[int], Any] | None:
-    """What makes the value of such a whole number; None if it is the value."""
+    """Find the function that makes the value of such a whole number; None if the number is the value."""
     if pa.types.is_boolean(arrow_type):
         return bool
     if pa.types.is_date32(arrow_type):
@@ -297,7 +297,7 @@ def _of_whole(value: Any) -> int:
     return int(value.__index__())
 
 
-# Order-preserving bytes of single values: the same bytes as those that `ordered` makes of columns.
+# Single values: the same bytes as those that `ordered` makes of columns.
 #
 # A point read has one key, and Arrow takes some 300 µs to make columns of it; this takes two.
 
@@ -381,7 +381,7 @@ def _entries(value: Any) -> Any:
     return value.items() if isinstance(value, dict) else value
 
 
-# Single values out of their order-preserving bytes, as Arrow's `to_pylist` gives them.
+# Single values out of their bytes, as Arrow's `to_pylist` gives them.
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 """Takes bytes and a position; gives the value there and the position behind it."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-# Data files summed up before Spark opens them, by the checksums in the actions that added them.
+# Checks of data files before Spark opens them, by the checksums in the actions that added them.
 #
 # Spark compares the checksums of Parquet's pages; a footer has none, and one flipped bit there gives other rows. On a
 # disk the driver sums a file up once, at 1.8 GB/s, as every other reader does (`delta.data_files`). Objects are

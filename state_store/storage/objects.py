@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     _Store = S3Store | GCSStore | AzureStore
 
 
-# The errors of object stores, as the store's own.
+# Errors of object stores, translated into those of the store.
 #
 # Their texts are not passed on: a store may quote the signed request in its answer, with the session token in it.
 # What is kept is the HTTP status and the store's own code (`SlowDown`, `NoSuchBucket`).

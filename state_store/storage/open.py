@@ -1,4 +1,4 @@
-"""Opening a storage by its root: a path, or a URL of one of four kinds.
+"""Open a storage by its root: a path, or a URL of one of four kinds.
 
     lake, /data/lake, ~/lake, file:///data/lake     a folder of this machine
     s3://bucket/prefix                              Amazon's S3, or what speaks like it at an endpoint
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from strandline.state_store.storage_verbs import Storage
 
 
-# What it takes to reach an object store, beside its URL. Secrets are never part of a repr or a message.
+# Options to reach an object store, beside its URL. Secrets are never part of a repr or a message.
 
 
 @dataclass(frozen=True)
