@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from strandline.jobs.ivm.refresh.memory_tables import FROM
 from strandline.jobs.ivm.rules.looks_back import looks_back
 from strandline.jobs.model.stage import inputs_of
 from tests.properties.picker import Picker
@@ -19,6 +18,7 @@ from tests.properties.scenario import Scenario, Tally, scenario, tables
 from tests.support import oracle
 from tests.support.duck_lake import DuckLake
 from tests.support.examples import examples, seed_of
+from tests.support.memory_runtime import FROM
 
 SCENARIOS = examples(20)
 VIEWS = 2

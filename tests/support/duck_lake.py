@@ -21,9 +21,7 @@ import duckdb
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log, relation_of
 from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
 from strandline.jobs.ivm.refresh.late import with_late_rows
-from strandline.jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source
@@ -33,6 +31,7 @@ from strandline.jobs.model.stage_columns import key_names, storage_of
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.tablespec import STATE
 from tests.support import oracle
+from tests.support.memory_runtime import FROM, TO, MemoryRuntime, MemoryTable, quoted, stored_path
 from tests.support.stage_rule import StageRule
 
 Row = dict[str, Any]

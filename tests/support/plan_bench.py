@@ -16,7 +16,6 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log, relation_of
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.ivm.refresh.memory_tables import quoted
 from strandline.jobs.model.definitions import Column, Source, View
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateCall, Output, Plan
@@ -25,6 +24,7 @@ from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import Block, From
 from strandline.state_store.layout import Lake
 from tests.support.duck_lake import DuckLake, Row
+from tests.support.memory_runtime import quoted
 from tests.support.parsed import parse_expression
 from tests.support.rule_harness import multiset
 

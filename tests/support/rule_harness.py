@@ -15,8 +15,6 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.ivm.refresh.in_memory import MemoryRuntime
-from strandline.jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.consolidate import consolidated
 from strandline.jobs.ivm.rules.stored import stored_columns
@@ -26,6 +24,7 @@ from strandline.jobs.model.stage_columns import visible_columns
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.tablespec import VERSION, WEIGHT
+from tests.support.memory_runtime import ALWAYS, MemoryRuntime, MemoryTable
 from tests.support.stage_rule import StageRule
 
 Row = Mapping[str, Any]
@@ -103,7 +102,7 @@ def _placed(expression: exp.Expression) -> exp.Expression:
 class RuleBench:
     """A stage, the rows of its inputs, and its stored table, all in one DuckDB.
 
-    `epoch` runs the rule over changes as a refresh does (`jobs.ivm.refresh.in_memory`), which checks that each key is
+    `epoch` runs the rule over changes as a refresh does (`tests.support.memory_runtime`), which checks that each key is
     settled once and that `__old` is what is stored.
 
     Tables: `new_<alias>` and `old_<alias>` as in the rule; `history` all changes of the first input ever; `self_old`

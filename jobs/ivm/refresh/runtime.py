@@ -5,7 +5,7 @@
       self_old                 ┘
 
 Spark over Delta is one runtime (`on_spark`), DuckDB over Delta another (`on_duckdb`); tests in their thousands run the
-same rules over tables in memory (`in_memory`).
+same rules over tables in memory.
 """
 
 from __future__ import annotations
