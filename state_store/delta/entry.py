@@ -33,12 +33,13 @@ ENGINE: Final = "Strandline"
 """`engineInfo` of our commits: a second mark, so that a broken record is not taken for a foreign commit."""
 
 # The record is JSON inside JSON, so its quotes are escaped.
-_CHECKSUM: Final = re.compile(rb'\{\\"strandline\\":\{\\"crc\\":\\"([0-9a-f]{8})\\"')
+CHECKSUM: Final = re.compile(rb'\{\\"strandline\\":\{\\"crc\\":\\"([0-9a-f]{8})\\"')
+"""Finds the checksum of an entry."""
 
 
 def encode(actions: Sequence[Action]) -> bytes:
     """The entry of these actions, of which the first carries the record."""
-    return sealed("".join(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions).encode(), _CHECKSUM)
+    return sealed("".join(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions).encode(), CHECKSUM)
 
 
 def decode(data: bytes, file: LakePath) -> tuple[list[Action], CommitRecord | None]:
@@ -58,10 +59,10 @@ def decode(data: bytes, file: LakePath) -> tuple[list[Action], CommitRecord | No
         raise _corrupt(file, "does not say what it is")
     record = CommitRecord.from_json(info.get("userMetadata"))
     # Two marks, so that one wrong bit does not make our commit another tool's.
-    ours = str(info.get("engineInfo", "")).startswith(ENGINE) or _CHECKSUM.search(data) is not None
+    ours = str(info.get("engineInfo", "")).startswith(ENGINE) or CHECKSUM.search(data) is not None
     if record is None and ours:
         raise _corrupt(file, "has lost its record")
-    if record is not None and not intact(data, _CHECKSUM):
+    if record is not None and not intact(data, CHECKSUM):
         raise _corrupt(file, "fails its checksum")
     return actions, record
 

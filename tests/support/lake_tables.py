@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,29 +13,42 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log, relation
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.relation import Relation
+from strandline.state_store.checksum import sealed
 from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta import entry
+from strandline.state_store.delta.reader import digest_of_rows
+from strandline.state_store.delta.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
 
+UNKNOWN = f"{'f' * 32}:0"
+"""The digest of a commit until `seal` computes it."""
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
 
-def append(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], epoch: int = 0) -> None:
+def append(
+    lake: Lake,
+    name: str,
+    rows: Sequence[Mapping[str, object]],
+    epoch: int = 0,
+    offsets: Mapping[str, Mapping[str, int]] | None = None,
+) -> None:
     """One more commit of the table `name`, which adds `rows`. Columns left out are NULL."""
     found = _relation(name, Catalog(lake))
     table = pa.Table.from_pylist([dict(row) for row in rows], _schema(found))
     path = lake.table(name)
-    there = DeltaTable(str(path)).count() if path.exists() else 0
     write_deltalake(
         str(path),
         table,
         mode="append",
-        commit_properties=_properties(epoch, there + table.num_rows),
+        commit_properties=_properties(epoch, offsets),
         configuration=None if path.exists() else {"delta.enableChangeDataFeed": "true"},
     )
+    seal(lake.table(name))
 
 
 def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
@@ -50,12 +64,14 @@ def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: i
 
 def update(lake: Lake, name: str, epoch: int, where: str, **values: str) -> None:
     """One more commit that changes rows; `values` are SQL expressions."""
-    DeltaTable(str(lake.table(name))).update(values, predicate=where, commit_properties=_properties(epoch, 0))
+    DeltaTable(str(lake.table(name))).update(values, predicate=where, commit_properties=_properties(epoch))
+    seal(lake.table(name))
 
 
 def delete(lake: Lake, name: str, epoch: int, where: str) -> None:
     """One more commit that takes rows away."""
-    DeltaTable(str(lake.table(name))).delete(where, commit_properties=_properties(epoch, 0))
+    DeltaTable(str(lake.table(name))).delete(where, commit_properties=_properties(epoch))
+    seal(lake.table(name))
 
 
 def _relation(name: str, catalog: Catalog) -> Relation:
@@ -67,6 +83,20 @@ def _schema(of: Relation) -> pa.Schema:
     return pa.schema([(name, kind.arrow()) for name, kind in of.columns])
 
 
-def _properties(epoch: int, rows: int) -> CommitProperties:
-    record = CommitRecord(epoch=epoch, digest=f"{epoch:032x}:{rows}")
+def _properties(epoch: int, offsets: Mapping[str, Mapping[str, int]] | None = None) -> CommitProperties:
+    record = CommitRecord(
+        epoch=epoch, offsets={topic: dict(each) for topic, each in (offsets or {}).items()}, digest=UNKNOWN
+    )
     return CommitProperties(custom_metadata={"userMetadata": record.to_json()})
+
+
+def seal(path: LakePath) -> None:
+    """Fill in the digest and the checksum of the newest commit, which the library that wrote it does not know."""
+    newest = max(Path(str(path / "_delta_log")).glob("*.json"))
+    data = newest.read_bytes()
+
+    def write(digest: str) -> None:
+        newest.write_bytes(sealed(data.replace(UNKNOWN.encode(), digest.encode()), entry.CHECKSUM))
+
+    write(UNKNOWN.replace(":0", f":{DeltaTable(str(path)).count()}"))
+    write(str(digest_of_rows(path, read_snapshot(path, int(newest.stem)))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.settings import FunctionSettings, Settings
@@ -14,7 +13,6 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.apply import apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
-from strandline.state_store.commits import CommitRecord
 from strandline.state_store.errors import CorruptState, WriterBusy
 from strandline.state_store.layout import Lake
 from strandline.state_store.lock import writer_lock
@@ -117,21 +115,12 @@ def test_another_definition_than_its_rows_were_made_with_is_refused(
     session = Interpreter(settings)
     run(session, STREAM)
     events(lake, "s", [{"id": 1}])
-    _say_offsets(lake, "s", "t")
+    append(lake, "s", [], epoch=1, offsets={"t": {"0": 1}})
     spoil(lake, "s")
     session.catalog.reload()
     with pytest.raises(NotSupported, match="rows of 's'"):
         run(session, STREAM.replace(*change))
     assert "repaired" in message(session, STREAM)
-
-
-def _say_offsets(lake: Lake, table: str, topic: str) -> None:
-    """One more commit, with the offsets that ingest writes."""
-    path = on_disk(lake.table(table))
-    record = CommitRecord(epoch=1, offsets={topic: {"0": 1}}, digest=f"{0:032x}:0")
-    rows = DeltaTable(path).to_pyarrow_table().slice(0, 0)
-    metadata = CommitProperties(custom_metadata={"userMetadata": record.to_json()})
-    write_deltalake(path, rows, mode="append", commit_properties=metadata)
 
 
 def test_a_query_into_a_stream_gets_its_number_back(settings: Settings, lake: Lake) -> None:
