@@ -12,28 +12,34 @@ which they came, and those who come later compute it anew.
 
 from __future__ import annotations
 
-from collections import Counter
+import struct
+import sys
+from collections import Counter, OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.partial.cache import KeyCache
-from strandline.jobs.partial.tracing import touched
+from strandline.jobs.partial.pull import key_required
+from strandline.jobs.partial.upquery import MOST_VALUES, CutReader, values_of
 from strandline.jobs.serve.cut import Cut, newest_cut
 from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
 from strandline.state_store.delta import reader
-from strandline.state_store.errors import StoreError
+from strandline.state_store.errors import StoreError, TableMissing, VersionGone
 from strandline.state_store.replicas.row_bytes import RowCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from strandline.jobs.partial.plan import PartialPlan
-    from strandline.jobs.partial.tracing import Touched
+    import pyarrow as pa
+
+    from strandline.jobs.partial.plan import PartialPlan, Route
     from strandline.jobs.partial.upquery import Key, Upqueries
+    from strandline.jobs.serve.lookup import KeyValues, Lookup
     from strandline.state_store.commits import TableVersion
     from strandline.state_store.layout import Lake
+
 
 Row = dict[str, Any]
 """The visible columns by name, as Arrow's `to_pylist` gives them."""
@@ -234,3 +240,229 @@ class PartialView:
 
     def _decoded(self, rows: Iterable[bytes]) -> list[Row]:
         return [self._codec.decode(row) for row in rows]
+
+
+# The kept keys of a partial view: their rows as bytes, the least recently read ones let go when memory is full.
+
+_LENGTH: Final = struct.Struct("<I")
+_ENTRY_BYTES: Final = 106
+"""Of an `OrderedDict` for each entry, beside key and rows: the most of 81 to 106 that tracemalloc says of 60,000,
+100,000 and 150,000 entries of CPython 3.11, whose table is more or less full."""
+
+
+class KeyCache:
+    """Rows by key. One thread at a time works with it.
+
+    A key without rows is kept as well: that it has none took an upquery to find out.
+
+    Args:
+        budget: the most bytes of all keys together, with what Python needs for them.
+
+    Attributes:
+        bytes: of all keys that are kept.
+        evictions: keys that were let go for the budget.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._entries: OrderedDict[Key, bytes] = OrderedDict()
+        self.bytes = 0
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Key) -> list[bytes] | None:
+        """The rows of a key, now the most recently read one; None when it is not kept."""
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        self._entries.move_to_end(key)
+        return _apart(found)
+
+    def put(self, key: Key, rows: Sequence[bytes]) -> None:
+        """Keep the rows of a key, unless they alone are above the budget."""
+        self.drop([key])
+        joined = b"".join(piece for row in rows for piece in (_LENGTH.pack(len(row)), row))
+        size = _size(key, joined)
+        if size > self._budget:
+            return
+        self._entries[key] = joined
+        self.bytes += size
+        while self.bytes > self._budget:
+            self._forget(next(iter(self._entries)))
+            self.evictions += 1
+
+    def drop(self, keys: Iterable[Key]) -> int:
+        """Forget these keys where they are kept; how many were."""
+        kept = {key for key in keys if key in self._entries}
+        for key in kept:
+            self._forget(key)
+        return len(kept)
+
+    def drop_where(self, holds: Callable[[Key], bool]) -> int:
+        """Forget the keys for which something holds; how many did."""
+        return self.drop([key for key in self._entries if holds(key)])
+
+    def _forget(self, key: Key) -> None:
+        self.bytes -= _size(key, self._entries.pop(key))
+
+
+def _size(key: Key, joined: bytes) -> int:
+    values: tuple[Any, ...] = key
+    return _ENTRY_BYTES + sys.getsizeof(key) + sum(sys.getsizeof(value) for value in values) + sys.getsizeof(joined)
+
+
+def _apart(joined: bytes) -> list[bytes]:
+    rows, at = [], 0
+    while at < len(joined):
+        (length,) = _LENGTH.unpack_from(joined, at)
+        at += _LENGTH.size
+        rows.append(joined[at : at + length])
+        at += length
+    return rows
+
+
+# Tracing: from the changes of a partial view's inputs to the keys whose rows may be others now.
+#
+#     changed rows of visits ──product──> rows of info with those products, before and after ──> their categories
+#
+# A changed row goes up its leaf's route, through the rows above it as they were before and as they are after: it was,
+# or is, on the route of the keys that are found so, and of no others (`jobs.partial.plan`).
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Keys whose rows may have changed: all that have one of these tuples of values at these places."""
+
+    places: tuple[int, ...]
+    values: frozenset[tuple[Any, ...]]
+
+    def holds(self, key: Key) -> bool:
+        """True if a key is one of them."""
+        return tuple(key[place] for place in self.places) in self.values
+
+
+def touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> list[Touched] | None:
+    """The keys that the changes between two cuts may touch; None for all keys, where a change leads to none.
+
+    A key with a NULL is not among them: every change may touch it.
+
+    Raises:
+        CorruptState: an input is broken.
+        TimeLimit, TooLarge: it takes more than it may.
+    """
+    try:
+        return _touched(plan, before, after, lake, spent)
+    except (VersionGone, TableMissing):
+        return None  # rows as they were before are gone, so nothing tells which keys they led to
+
+
+def _touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> list[Touched] | None:
+    trace = _Trace(plan, before, after, lake, spent)
+    found: list[Touched] = []
+    moved = [name for name in plan.inputs if before.version(name) != after.version(name)]
+    for name in moved:
+        changes = _changes(plan, name, before, after, lake)
+        if changes is None:
+            return None
+        leaves = [leaf for leaf, relation in enumerate(plan.leaves.relations) if relation.name == name]
+        for leaf in leaves if changes.num_rows else ():
+            keys = trace.keys_of(leaf, [changes])
+            if keys is None:
+                return None
+            found += keys
+    return found
+
+
+class _Trace:
+    """The rows above a change, on both sides of it."""
+
+    def __init__(self, plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> None:
+        self._plan = plan
+        self._before = before
+        self._after = after
+        self._old = CutReader(lake, before, spent)
+        self._new = CutReader(lake, after, spent)
+
+    def keys_of(self, leaf: int, rows: Sequence[pa.Table]) -> list[Touched] | None:
+        """The keys on whose route some of these rows of a leaf may be; None: maybe all."""
+        route = self._plan.routes.of(leaf)
+        if route.own:
+            return [Touched(tuple(place for _, place in route.own), _tuples(route, rows))]
+        values = values_of((table, route.column) for table in rows) if route.there else None
+        if values is None or len(values) > MOST_VALUES:
+            return None
+        found: list[Touched] = []
+        for above, column in route.origins if values else ():
+            keys = self.keys_of(above, self._rows(above, column, values))
+            if keys is None:
+                return None
+            found += keys
+        return found
+
+    def _rows(self, leaf: int, column: str, values: frozenset[Any]) -> list[pa.Table]:
+        """The rows of a leaf with these values, before and after, with the columns that lead further up."""
+        route, relation = self._plan.routes.of(leaf), self._plan.leaves.relations[leaf]
+        names = [name for name, _ in route.own] or [route.column]
+        same = self._before.version(relation.name) == self._after.version(relation.name)
+        sides = (self._new,) if same else (self._old, self._new)
+        return [side.rows(relation, names, {column: values}) for side in sides]
+
+
+def _tuples(route: Route, rows: Sequence[pa.Table]) -> frozenset[tuple[Any, ...]]:
+    found: set[tuple[Any, ...]] = set()
+    for table in rows:
+        found.update(zip(*(table.column(column).to_pylist() for column, _ in route.own), strict=True))
+    return frozenset(each for each in found if None not in each)
+
+
+def _changes(plan: PartialPlan, name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
+    """The changed rows of a table; None when it went back to an older version, or is gone.
+
+    Raises as `reader.read_changes`.
+    """
+    old, new = before.version(name), after.version(name)
+    if new is None or (old is not None and new < old):
+        return None
+    return reader.read_changes(lake.table(name), old, new, state=plan.reads_hidden(name))
+
+
+# Look-ups of a partial view: the keys that one asks for, and of their rows those that it wants.
+
+
+def keys_of(lookup: Lookup, plan: PartialPlan) -> list[Key]:
+    """The keys to read for a look-up.
+
+    Raises:
+        KeyRequired: it asks for a range, or gives fewer columns than a reader must.
+    """
+    if lookup.keys is None:
+        raise key_required(plan, plan.key[0])
+    return [_key(values, plan) for values in lookup.keys]
+
+
+def rows_of(lookup: Lookup, plan: PartialPlan, found: KeyRows) -> list[Row]:
+    """The rows that a look-up wants, of those of its keys."""
+    return list(islice(_wanted(lookup, plan, found), lookup.limit))
+
+
+def _wanted(lookup: Lookup, plan: PartialPlan, found: KeyRows) -> Iterator[Row]:
+    for values, rows in zip(lookup.keys or (), found.rows, strict=True):
+        given = dict(zip(plan.relation.key, values, strict=False))
+        for row in rows:
+            if all(_same(row[name], value) for name, value in given.items()) and lookup.windows.holds(row):
+                yield row
+
+
+def _same(one: Any, other: Any) -> bool:
+    """True if GROUP BY takes them for one value: NaN is one, which Python's `==` denies."""
+    return bool(one == other or (one != one and other != other))
+
+
+def _key(values: KeyValues, plan: PartialPlan) -> Key:
+    given = dict(zip(plan.relation.key, values, strict=False))
+    missing = [name for name in plan.key if name not in given]
+    if missing:
+        raise key_required(plan, missing[0])
+    return tuple(given[name] for name in plan.key)

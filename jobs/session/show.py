@@ -91,7 +91,7 @@ def explanation(statement: Explain, catalog: Catalog) -> str:
 
     found = catalog.get(statement.name) if statement.name is not None else None
     if isinstance(found, View) and found.partial:
-        from strandline.jobs.partial.explain import explain_partial
+        from strandline.jobs.partial.plan import explain_partial
 
         return explain_partial(found, catalog, upquery=statement.maintenance)
     return explain(statement, catalog)

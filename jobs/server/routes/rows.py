@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from strandline.jobs.partial.lookups import keys_of, rows_of
+from strandline.jobs.partial.view import keys_of, rows_of
 from strandline.jobs.serve.at_least import Least, no_versions
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.lookup import Lookup

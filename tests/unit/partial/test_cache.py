@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from strandline.jobs.partial.cache import KeyCache
 from strandline.jobs.partial.upquery import Key
+from strandline.jobs.partial.view import KeyCache
 
 
 def one_entry(rows: list[bytes]) -> int:

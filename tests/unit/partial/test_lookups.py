@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.partial.lookups import keys_of, rows_of
+from strandline.jobs.partial.view import keys_of, rows_of
 from strandline.jobs.serve.lookup import Lookup
 from tests.support.served_lake import ServedLake
 from tests.unit.partial.shop import opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.partial.routes import Route
+from strandline.jobs.partial.plan import Route
 from tests.unit.partial.shop import QUERIES, plan_of, shop
 
 ROUTES: dict[str, tuple[tuple[str, ...], dict[str, list[Route]]]] = {
