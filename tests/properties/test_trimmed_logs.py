@@ -1,6 +1,6 @@
 """Any view over any history of which the past is gone: what no rule looks back at may go, and every view stays right.
 
-After an epoch random events of the logs that no stage looks back at (`jobs.ivm.rules.looks_back`) are removed. Beside
+After an epoch random events of the logs that no stage looks back at (`jobs.ivm.rules.maintenance`) are removed. Beside
 it a twin keeps all events: it must be what DuckDB recomputes from all of them, and the trimmed one must be the twin.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from strandline.jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.ivm.rules.maintenance import looks_back
 from strandline.jobs.model.stage import inputs_of
 from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario, tables

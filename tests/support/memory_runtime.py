@@ -25,7 +25,7 @@ from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline.jobs.ivm.rules.join_sides import Side
+    from strandline.jobs.ivm.rules.delta_join import Side
     from strandline.jobs.model.stage import Input, Stage
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Collection

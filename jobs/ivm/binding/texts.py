@@ -23,10 +23,9 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.error_policy import decide
 from strandline.jobs.ivm.rules.late import late_rows
-from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.recompute_diff import difference
+from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 from strandline.jobs.ivm.rules.stored import stored_columns
-from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import NotSupported

@@ -16,8 +16,7 @@ from strandline.jobs.functions.scalars.guards import guards_in
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
 from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
-from strandline.jobs.ivm.plan.rows import Rows, Selected, of_relation
-from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.ivm.plan.rows import Rows, Selected, named, of_relation
 from strandline.jobs.model.stage import AnalyticStage, Output
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.inputs import ReadableColumns

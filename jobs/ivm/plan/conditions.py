@@ -8,7 +8,7 @@ a stage filters or joins; an ON also at a join of its kind. And a stage must rea
 
     Core(inputs=(a, b on [1] AND [2]), where=[3])             all are there
 
-That the rule's text says what the stage says, `jobs.ivm.rules.written` checks.
+That the rule's text says what the stage says, `jobs.ivm.rules.maintenance` checks.
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from strandline.jobs.ivm.plan.key import giving
-from strandline.jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
-from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, giving, named, of_relation, renamed
 from strandline.jobs.model.relation import PLACE, Relation
 from strandline.jobs.model.stage import Input, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from strandline.jobs.ivm.plan.key import KeyColumn
-from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
-from strandline.jobs.ivm.plan.trees import named, number
+from strandline.jobs.ivm.plan.rows import KeyColumn, Rows, Selected, all_columns, apart, named, number, of_relation
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Core, MapStage, Output

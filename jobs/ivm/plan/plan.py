@@ -3,34 +3,55 @@
 | definition | stages |
 | --- | --- |
 | keyed source | newest event of each key, over its event log |
-| CREATE … AS SELECT | those of the query (`jobs.ivm.plan.query`), the last one in the view's table |
+| CREATE … AS SELECT | those of the query (`jobs.ivm.plan.plan`), the last one in the view's table |
 | INSERT INTO … SELECT | the same, the last one appends to the target |
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from strandline.jobs.catalog.relations import event_log
+from strandline.jobs.ivm.plan.analytic import analytic_stage, fused
 from strandline.jobs.ivm.plan.builder import Stages
-from strandline.jobs.ivm.plan.event_time import with_rowtime
-from strandline.jobs.ivm.plan.group import null_beyond
-from strandline.jobs.ivm.plan.query import stage_of_query
-from strandline.jobs.ivm.plan.rows import shifted
-from strandline.jobs.ivm.plan.trees import named
+from strandline.jobs.ivm.plan.group import distinct_stage, grouped_stage, null_beyond, over_groups, totals_apart
+from strandline.jobs.ivm.plan.inputs import is_plain, rows_of_block, selected
+from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.rows import Rows, Selected, apart, named, number, of_relation, shifted
+from strandline.jobs.ivm.refresh.guarded_stage import guarded
+from strandline.jobs.model import tables
+from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.options import Semantics, State
-from strandline.jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.options import Semantics, State, ViewOptions
+from strandline.jobs.model.stage import (
+    AggregateCall,
+    AggregateStage,
+    AnalyticStage,
+    Core,
+    LatestStage,
+    MapStage,
+    Output,
+    Plan,
+    Stage,
+)
 from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical import Query
+from strandline.jobs.query.inputs import conjoined
+from strandline.jobs.query.logical import Block, Query, SetOperation
+from strandline.jobs.sql.trees import all_of, call
+from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Column
+    from strandline.jobs.model.options import ErrorPolicy
 
 
 def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
@@ -105,3 +126,211 @@ def _into(stage: MapStage, number: int, columns: tuple[Column, ...]) -> Stage:
         )
         body.append(replace(core, columns=(*outputs, *meta)))
     return replace(stage, body=tuple(body), visible=tuple(each.name for each in body[0].columns))
+
+
+# The stage that maintains a query; the stages below it are added to the plan on the way.
+#
+# | query | stage |
+# | --- | --- |
+# | FROM, WHERE, SELECT | map |
+# | GROUP BY | aggregate |
+# | GROUPING SETS with `()` | two aggregates, and a map over the UNION ALL of both |
+# | GROUP BY … HAVING, EMIT FINAL | an inner aggregate, and a map over its groups |
+# | SELECT DISTINCT | aggregate: the outputs are the groups, nothing is computed |
+# | OVER (…) | analytic |
+# | UNION ALL | map with several branches |
+# | UNION, INTERSECT [ALL], EXCEPT [ALL] | aggregate over the branches, and a map over its groups but for UNION |
+
+
+def stage_of_query(query: Query, stages: Stages) -> Stage:
+    """The stage that holds the query's rows; its table has no name yet.
+
+    Raises:
+        NotSupported: no stage can maintain it; the message says why.
+    """
+    if isinstance(query, SetOperation):
+        if query.operation == "union all":
+            return map_stage(selected(query, stages), with_places=stages.places)
+        return set_stage(query, stages)
+    block = totals_apart(fused(query), stages)
+    if block.distinct:
+        return distinct_stage(selected(replace(block, distinct=False), stages.placed(False)))
+    if is_plain(block):
+        return map_stage(selected(block, stages), with_places=stages.places)
+    if block.group is None:
+        return analytic_stage(rows_of_block(block, stages), block, stages)
+    return _grouped(block, stages)
+
+
+def _grouped(block: Block, stages: Stages) -> Stage:
+    final = block.window is not None and block.window.final
+    if block.having is None and not block.analytic and not final:
+        return grouped_stage(block, stages)
+    rows = over_groups(block, stages)
+    if block.analytic:
+        return analytic_stage((rows,), block, stages)
+    return map_stage((Selected(rows, tuple(rows.output(each) for each in block.outputs)),))
+
+
+# UNION, INTERSECT and EXCEPT: rows of all branches, grouped by all their columns.
+#
+# a INTERSECT b      group (all columns), __a0 = rows of a, __a1 = rows of b      kept: __a0 > 0 AND __a1 > 0
+# a EXCEPT b                                                                      kept: __a0 > 0 AND __a1 = 0
+# a INTERSECT ALL b    LEAST(__a0, __a1) times
+# a EXCEPT ALL b       __a0 - __a1 times, if that is more than 0
+
+_TAG = "__tag"
+_COPY = "__copy"
+_OVER = "rows"
+"""Alias of the inner stage that counts, in the stage above it."""
+
+
+def set_stage(query: SetOperation, stages: Stages) -> Stage:
+    """The stage of a set operation that gives every row once."""
+    if query.operation == "union":
+        return distinct_stage(selected(replace(query, operation="union all"), stages))
+    relation = stages.add(_counted(query, stages))
+    stages.note(f"{query.operation.upper()}: an inner stage counts each row in each branch")
+    calls = [named(_count(place), _OVER) for place in range(len(query.branches))]
+    outputs = tuple(Output(name, named(name, _OVER), of) for name, of in query.outputs)
+    if query.operation in ("intersect all", "except all"):
+        return map_stage((Selected(_repeated(of_relation(relation, _OVER), query.operation, calls), outputs),))
+    first = exp.GT(this=calls[0], expression=number(0))
+    comparison = exp.GT if query.operation == "intersect" else exp.EQ
+    others = [comparison(this=each, expression=number(0)) for each in calls[1:]]
+    return map_stage((Selected(of_relation(relation, _OVER).filtered(all_of(first, *others)), outputs),))
+
+
+def _repeated(rows: Rows, operation: str, counts: Sequence[exp.Expression]) -> Rows:
+    """Each of the rows as often as INTERSECT ALL or EXCEPT ALL gives it."""
+    first, *others = counts
+    times: exp.Expression = call("LEAST", *counts)
+    if operation == "except all":
+        times = first
+        for each in others:
+            times = exp.Sub(this=times.copy(), expression=each.copy())
+    rows = rows.filtered(exp.GT(this=exp.Paren(this=times.copy()), expression=number(0)))
+    copies = call("GENERATE_SERIES", exp.Cast(this=number(1), to=data_type(t.BIGINT)), times)
+    return replace(rows, expand=(Output(_COPY, copies, t.BIGINT),))
+
+
+def _counted(query: SetOperation, stages: Stages) -> AggregateStage:
+    parts = [
+        Selected(
+            part.rows,
+            (
+                *(
+                    Output(name, output.expression, sql_type)
+                    for output, (name, sql_type) in zip(part.outputs, query.outputs, strict=True)
+                ),
+                Output(_TAG, number(place), t.INT),
+            ),
+        )
+        for place, branch in enumerate(query.branches)
+        for part in selected(branch, stages)
+    ]
+    group = tuple(Output(name, named(name), sql_type) for name, sql_type in query.outputs)
+    calls = tuple(
+        AggregateCall(
+            _count(place), "COUNT", (), (), t.BIGINT, filter=exp.EQ(this=named(_TAG), expression=number(place))
+        )
+        for place in range(len(query.branches))
+    )
+    return AggregateStage(
+        table="",
+        body=tuple(part.rows.core(part.outputs) for part in apart(parts)),
+        group=group,
+        aggregates=calls,
+        outputs=(*group, *(Output(each.name, named(each.name), each.type) for each in calls)),
+        key=tuple(each.name for each in group),
+    )
+
+
+def _count(place: int) -> str:
+    return f"__a{place}"
+
+
+# WITH (TIMESTAMP = 'column') of a view: its rows take their time from a column, not from their events.
+#
+#     CREATE STREAM v WITH (TIMESTAMP='at') AS SELECT id, at FROM s
+#
+#     before     id = s.id, at = s.at, _timestamp = s._timestamp, …
+#     after      id = s.id, at = s.at, _timestamp = FROM_UNIXTIME(s.at), …      WHERE s.at >= 0
+#
+# A row without a time, or one before 1970, is left out, as in ksqlDB. Groups have no time of their own: there the
+# option changes nothing.
+
+_TIME = "_timestamp"
+
+
+def with_rowtime(plan: Plan, options: ViewOptions) -> Plan:
+    """The plan whose last stage gives the rows the time that the view's options ask for."""
+    name = options.timestamp
+    last = plan.stages[-1]
+    if name is None or not isinstance(last, MapStage):
+        return plan
+    body = tuple(_timed(core, name, options.timestamp_format) for core in last.body)
+    return replace(plan, stages=(*plan.stages[:-1], replace(last, body=body)))
+
+
+def _timed(core: Core, name: str, form: str | None) -> Core:
+    source = next(column for column in core.columns if column.name == name)
+    if not any(column.name == _TIME for column in core.columns):
+        return core
+    time = _time(source, form)
+    milliseconds = exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[time.copy()])
+    kept = exp.GTE(this=milliseconds, expression=exp.Literal.number(0))
+    columns = tuple(replace(each, expression=time) if each.name == _TIME else each for each in core.columns)
+    return replace(core, columns=columns, where=conjoined([core.where, kept] if core.where is not None else [kept]))
+
+
+def _time(source: Output, form: str | None) -> exp.Expression:
+    value = source.expression.copy()
+    if source.type.base is BaseType.BIGINT:
+        return exp.Anonymous(this="FROM_UNIXTIME", expressions=[value])
+    if form is not None:
+        return exp.Anonymous(this="PARSE_TIMESTAMP", expressions=[value, exp.Literal.string(form)])
+    return value
+
+
+# Checks of a view's plan against its options: REFRESH = 'incremental', and ERRORS beside STATE = 'shared'.
+
+
+def why_not(stage: Stage) -> str | None:
+    """The reason why a change makes the stage compute all its rows again; None when it does not."""
+    if isinstance(stage, AnalyticStage) and not stage.partition:
+        return "OVER without PARTITION BY: all rows are one partition, and every change computes it again"
+    return None
+
+
+def check_incremental(made: Plan) -> None:
+    """Check that a view can have REFRESH = 'incremental'.
+
+    Raises:
+        InvalidQuery: a stage is not maintained from changes alone; the message says why.
+    """
+    for stage in made.stages:
+        reason = why_not(stage)
+        if reason is not None:
+            raise InvalidQuery(
+                sentence("'{}' cannot be REFRESH = 'incremental': {}", Name(made.view), reason),
+                hint="add PARTITION BY, or leave REFRESH out: the rows are the same",
+            )
+
+
+def check_errors(made: Plan, errors: ErrorPolicy) -> None:
+    """Check that what a view says of rows that fail holds in the stages that it shares, which have dead letters.
+
+    Raises:
+        NotSupported: a row can fail in one of them, and the view says something else of such rows.
+    """
+    if errors == "dead_letter":
+        return
+    for stage in made.stages:
+        if tables.is_shared(stage.table) and guarded(stage, "").aside is not None:
+            raise NotSupported(
+                sentence(
+                    "'{}' has ERRORS = '{}', and a row can fail in a stage that it shares", Name(made.view), errors
+                ),
+                hint="a shared stage keeps such rows in dead letters: leave STATE = 'shared' out, or ERRORS",
+            )

@@ -21,7 +21,7 @@ from strandline.jobs.ivm.refresh.faults import typed_fault
 from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 from strandline.jobs.ivm.refresh.refresh import refresh_stage, run_decided
 from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.recompute_diff import difference
+from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.stage import inputs_of
 from strandline.jobs.model.stage_columns import visible_columns

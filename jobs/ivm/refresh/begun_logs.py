@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.ivm.rules.maintenance import looks_back
 from strandline.jobs.model.errors import EventsGone
 from strandline.jobs.model.stage import inputs_of
 from strandline.state_store.delta import log, reader

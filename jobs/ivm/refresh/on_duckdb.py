@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.engines.listed import listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
-from strandline.jobs.ivm.rules.consolidate import consolidated
 from strandline.jobs.ivm.rules.delta_join import relations
-from strandline.jobs.ivm.rules.settled import without_null_keys
-from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.ivm.rules.stored import consolidated, spec_of
+from strandline.jobs.ivm.rules.upserts import without_null_keys
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.duckdb.table import DuckDBTable
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import Epoch
-    from strandline.jobs.ivm.rules.join_sides import Side
+    from strandline.jobs.ivm.rules.delta_join import Side
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input
     from strandline.state_store.commits import CommitRecord, Head

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.ivm.rules.recompute_diff import difference
+from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.model.stage import Stage
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.failpoints import failpoint

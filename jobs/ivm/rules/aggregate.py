@@ -28,8 +28,8 @@ from strandline.jobs.functions.aggregates.contract import ORDER_TYPE
 from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import Changes, function_of
 from strandline.jobs.ivm.rules.delta_join import ctes
-from strandline.jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
 from strandline.jobs.ivm.rules.stored import ROWS
+from strandline.jobs.ivm.rules.upserts import before, columns, old_row, render, same_key, state_column, typed, value_of
 from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns

@@ -24,10 +24,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from sqlglot import exp
+
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.ivm.rules.join_sides import From, Side, from_text, where_text
-from strandline.jobs.ivm.rules.settled import STEP, columns, typed
-from strandline.jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of
+from strandline.jobs.functions.render import lower
+from strandline.jobs.ivm.rules.upserts import STEP, columns, typed
+from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Stage, body_of, inputs_of
+from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import WEIGHT
 
 
@@ -122,3 +125,175 @@ def _select(core: Core, term: _Term, step: int | None, engine: Engine) -> str:
     source = from_text(From(core, term.sides, term.touched_by), engine)
     # `SELECT RANK() OVER ()` reads no column of its one row.
     return f"  SELECT\n    {columns(parts or ['1 AS __one'])}\n  {source}{where_text(core.where, engine)}"
+
+
+# The FROM clause of a core: relations joined from left to right, each read from one side of the epoch.
+#
+# A term that is not linear in an input is restricted to the rows a change of that input can have touched:
+#
+# - the input decides or pads (left, semi, anti): rows left of it that meet the join's condition with a changed row;
+# - the input, or one left of it, may be padded by a RIGHT or FULL join: rows of both sides whose join keys are those of
+#   a changed row;
+# - otherwise not at all: all rows are retracted and inserted again, which is correct and slow.
+
+Side = Literal["delta", "old", "new"]
+
+_TOUCHED = "__touched"
+_KEYS = "__keys"
+# The FROM clause of constants, or where the first relation joins them: one row, which nobody reads.
+_NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
+
+
+@dataclass(frozen=True)
+class From:
+    """The contents of a FROM clause.
+
+    Attributes:
+        sides: by alias, the relation that an input is read from.
+        touched_by: alias of the input whose changes restrict the rows; None for no restriction.
+    """
+
+    core: Core
+    sides: Mapping[str, Side]
+    touched_by: str | None = None
+
+
+@dataclass(frozen=True)
+class _Restriction:
+    """The semi joins that restrict a term.
+
+    Attributes:
+        at: the place of the join before which the rows so far are restricted.
+        prefix: the text of the semi join that does it.
+        right: the semi join that restricts the joined relation itself; None: it is not.
+    """
+
+    at: int
+    prefix: str
+    right: str | None = None
+
+
+def from_text(source: From, engine: Engine) -> str:
+    """The FROM clause, with the text that repeats rows for `expand`."""
+    restriction = _restriction(source, engine)
+    inputs = source.core.inputs
+    lines = [] if inputs and inputs[0].joins_nothing else [_NOTHING]
+    for place, each in enumerate(inputs):
+        relation = _relation(source, each, engine)
+        alias = engine.name(each.alias)
+        if restriction is not None and restriction.at == place:
+            lines.append(restriction.prefix)
+            if restriction.right is not None:
+                relation = f"(SELECT {alias}.* FROM {relation} AS {alias} {restriction.right})"
+        if place == 0 and each.joins_nothing:
+            lines.append(f"FROM {relation} AS {alias}")
+            continue
+        on = _condition(source.core, each, engine)
+        word = "CROSS JOIN" if on is None and each.join == "inner" else JOIN_WORDS[each.join]
+        lines.append(f"{word} {relation} AS {alias}" + (f" ON {on}" if word != "CROSS JOIN" else ""))
+    if source.core.expand:
+        arrays = [(output.name, lower(output.expression, engine.dialect)) for output in source.core.expand]
+        lines.append(engine.expand(arrays))
+    return "\n  ".join(lines)
+
+
+def where_text(condition: exp.Expression | None, engine: Engine) -> str:
+    """The WHERE clause, or nothing."""
+    return f"\n  WHERE {lower(condition, engine.dialect)}" if condition is not None else ""
+
+
+def _relation(source: From, each: Input, engine: Engine) -> str:
+    name = engine.name(f"{source.sides[each.alias]}_{each.alias}")
+    if not each.as_of:
+        return name
+    keys = ", ".join(engine.name(key) for key in each.relation.key)
+    until = f"LEAD(_stream_time) OVER (PARTITION BY {keys} ORDER BY _stream_time, _partition, _offset)"
+    versions = f"SELECT *, {until} AS __until FROM {name}"
+    return f"(SELECT * FROM ({versions}) AS __versions WHERE NOT _tombstone)"
+
+
+def _condition(core: Core, each: Input, engine: Engine) -> str | None:
+    on = lower(each.on, engine.dialect) if each.on is not None else None
+    if not each.as_of:
+        return on or ("TRUE" if each.join != "inner" else None)
+    time = f"{engine.name(core.inputs[0].alias)}._timestamp"
+    version = engine.name(each.alias)
+    valid = f"{version}._stream_time <= {time} AND ({version}.__until IS NULL OR {time} < {version}.__until)"
+    return f"({on}) AND {valid}" if on else valid
+
+
+def _restriction(source: From, engine: Engine) -> _Restriction | None:
+    if source.touched_by is None:
+        return None
+    inputs = source.core.inputs
+    place = next(at for at, each in enumerate(inputs) if each.alias == source.touched_by)
+    each = inputs[place]
+    padding = [at for at, later in enumerate(inputs) if at >= place and later.join in ("right", "full")]
+    padding = [at for at in padding if at > place or inputs[at].join == "full"]
+    if not padding:
+        if each.on is None:
+            return None
+        touching = _renamed(each.on, each.alias, _TOUCHED)
+        changes = engine.name(f"delta_{each.alias}")
+        text = f"SEMI JOIN {changes} AS {_TOUCHED} ON {lower(touching, engine.dialect)}"
+        return _Restriction(place, text)
+    if len(padding) > 1 or each.join in ("left", "semi", "anti"):
+        return None
+    return _by_keys(inputs, place, padding[0], engine)
+
+
+def _by_keys(inputs: tuple[Input, ...], place: int, at: int, engine: Engine) -> _Restriction | None:
+    """Both sides of the padding join restricted to the join keys of the changed rows."""
+    changed, padding = inputs[place], inputs[at]
+    pairs = equalities(padding.on, padding.alias) if padding.on is not None else []
+    if place != at and at != 1:
+        # Rows left of the join are made of several inputs: only those of the changed one can tell their keys.
+        pairs = [(left, right) for left, right in pairs if _reads_only(left, changed.alias)]
+    if not pairs:
+        return None
+    source = engine.name(f"delta_{changed.alias}")
+    own = [(right if place == at else left) for left, right in pairs]
+    names = [f"__j{number}" for number in range(len(pairs))]
+    keys = ", ".join(f"{lower(e, engine.dialect)} AS {n}" for e, n in zip(own, names, strict=True))
+    keyed = f"(SELECT DISTINCT {keys} FROM {source} AS {engine.name(changed.alias)}) AS {_KEYS}"
+
+    def semi(sides: list[exp.Expression]) -> str:
+        same = [
+            f"{lower(e, engine.dialect)} IS NOT DISTINCT FROM {_KEYS}.{n}" for e, n in zip(sides, names, strict=True)
+        ]
+        return f"SEMI JOIN {keyed} ON {' AND '.join(same)}"
+
+    return _Restriction(at, semi([left for left, _ in pairs]), semi([right for _, right in pairs]))
+
+
+def equalities(on: exp.Expression, alias: str) -> list[tuple[exp.Expression, exp.Expression]]:
+    """The equalities of a condition as (expression over earlier inputs, expression over `alias` alone)."""
+    found = []
+    for part in conjuncts(on):
+        if not isinstance(part, exp.EQ):
+            continue
+        left, right = part.left, part.right
+        assert isinstance(left, exp.Expression)
+        assert isinstance(right, exp.Expression)
+        for one, other in ((left, right), (right, left)):
+            if _reads_only(other, alias) and _reads(one) and alias not in _reads(one):
+                found.append((one, other))
+                break
+    return found
+
+
+def _reads(expression: exp.Expression) -> set[str]:
+    return {node.table for node in expression.find_all(exp.Column) if node.table}
+
+
+def _reads_only(expression: exp.Expression, alias: str) -> bool:
+    return _reads(expression) == {alias}
+
+
+def _renamed(expression: exp.Expression, alias: str, name: str) -> exp.Expression:
+    """The expression with the columns of `alias` read from `name`."""
+    made = expression.copy()
+    for node in list(made.find_all(exp.Column)):
+        if node.table == alias:
+            node.set("table", exp.to_identifier(name))
+    return made

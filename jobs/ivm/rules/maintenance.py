@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
 
-from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.ivm.rules.aggregate import aggregate_rule
+from sqlglot import exp
+
+from strandline.jobs.engines.engine import Dialect, Engine, engine_of
+from strandline.jobs.functions.render import lower
+from strandline.jobs.ivm.rules.aggregate import aggregate_rule, filter_name
 from strandline.jobs.ivm.rules.analytic import analytic_rule
-from strandline.jobs.ivm.rules.latest import latest_rule
-from strandline.jobs.ivm.rules.map import append_rule, keyed_rule
+from strandline.jobs.ivm.rules.delta_join import Side, all_rows, ctes, relations
+from strandline.jobs.ivm.rules.delta_join import changes as changes_of
+from strandline.jobs.ivm.rules.late import late_rows
 from strandline.jobs.ivm.rules.session import session_rule
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
-from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.ivm.rules.upserts import PRESENT, STEP, before, columns, old_row, same_key, state_column, typed
+from strandline.jobs.model.errors import ConditionLost
+from strandline.jobs.model.relation import EVENT_ORDER, PLACE
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, inputs_of
+from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of, visible_columns
+from strandline.jobs.model.types import struct
+from strandline.jobs.sql.dialect import sql_of
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.tablespec import EXISTS, STATE, WEIGHT
+
+if TYPE_CHECKING:
 
 
 def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:
     """One SELECT over the relations `delta_…`, `old_…`, `new_…` of the stage's inputs and `self_old`.
 
-    It gives the rows to append for an append stage, else the settled form (see `jobs.ivm.rules.settled`).
+    It gives the rows to append for an append stage, else the settled form (see `jobs.ivm.rules.upserts`).
 
     Args:
         changed: the aliases of the inputs that moved; empty, the default, stands for all of them. None: the first
@@ -38,3 +52,161 @@ def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None 
             return aggregate_rule(stage, engine, moved)
         case AnalyticStage():
             return analytic_rule(stage, engine, moved)
+
+
+# The rules of filter, project, join and union all: the body's changes, as they are or settled by key.
+#
+# append: visit ⋈ category by name              keyed: table (k, v), WHERE v > 1, SELECT k, v * 2 AS w
+# Δ (product, n)      appended                  Δ (k, v, weight)          self_old   settled
+# Apple 10            Apple 10 Fruit            a 3 (−1), a 1 (+1)        a 6        a     exists=false old=(a 6)
+# Banana 40           Banana 40 Fruit           b 2 (+1)                             b 4   exists=true  old=NULL
+
+
+def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The rows to append: every change of an append body is an insertion."""
+    names = [engine.name(name) for name, _ in visible_columns(stage)]
+    text = all_rows(stage.body, engine) if changed is None else changes_of(stage.body, engine, changed)
+    return f"SELECT {', '.join(names)} FROM (\n{text}\n) AS __rows"
+
+
+def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form: of each key the last row in the changes, by (step, weight)."""
+    keys = key_names(stage)
+    rest = [column.name for column in stage.body[0].columns if column.name not in stage.key]
+    final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]
+    hidden = [(name, f"__d.{engine.name(name)}") for name, _ in hidden_columns(stage)]
+    texts = [
+        *ctes(stage, engine, changed, rows=False),
+        f"""__last AS (
+  {_last(keys, rest, engine)}
+)""",
+        f"""__d AS (
+  SELECT
+    {columns([*(engine.name(name) for name in (*keys, *rest)), f"{WEIGHT} > 0 AS {EXISTS}"])}
+  FROM __last
+)""",
+        before(stage, engine),
+    ]
+    return f"""WITH {", ".join(texts)}
+SELECT
+    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row(stage, engine)])}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+  WHERE __d.{EXISTS} OR __o.{PRESENT}"""
+
+
+def _last(keys: Sequence[str], rest: Sequence[str], engine: Engine) -> str:
+    """SELECT of each key's last row by (step, weight). No two of a key have the same place: a step retracts one row of
+    it and inserts one at most."""
+    names = [*keys, *rest, WEIGHT]
+    if keys:
+        return engine.newest_rows("delta", keys, names, f"CAST({STEP} AS BIGINT) * 4 + {WEIGHT}")
+    place = engine.struct([("step", STEP), ("weight", WEIGHT)])
+    row = engine.newest(engine.struct([(name, engine.name(name)) for name in names]), place)
+    taken = [f"{engine.field('__row', name)} AS {engine.name(name)}" for name in names]
+    # A body without a key has one row; without changes it must not look retracted.
+    return f"SELECT {', '.join(taken)} FROM (SELECT {row} AS __row FROM delta HAVING COUNT(*) > 0) AS __only"
+
+
+# The rule of a keyed source: of each key the newest event, unless it is a tombstone.
+#
+# self_old (place)    Δ (place, tombstone)       settled
+# a 1 (10)            a 2 (11), a 3 (12)         a 3    exists=true  old=(a 1)
+# b 5 (9)             b NULL (13, true)          b NULL exists=false old=(b 5)
+# c 7 (8)             c 6 (4)                    (nothing: older than what is stored)
+
+
+def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form.
+
+    Preconditions:
+        1. The input is an event log: append-only, with the meta columns and `_tombstone`.
+        2. All events of a key are in one partition, as with any keyed producer. Offsets then only grow within a key,
+           so that nothing needs to be remembered of a deleted key. Where a key's events are spread, its newest row
+           still wins, but an event older than a tombstone that arrives in a later epoch brings the key back.
+    """
+    names = [output.name for output in stage.outputs]
+    # The fields of the order come first: the time, last, never decides.
+    place = engine.cast(engine.struct([(name, engine.name(name)) for name, _ in PLACE]), struct(*PLACE))
+    evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
+    order = engine.event_order(*(engine.field("__at", name) for name in EVENT_ORDER))
+    newest = engine.newest_rows("__e", stage.key, [*names, "__at", "__gone"], order)
+    final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
+    state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
+    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    return f"""WITH {delta}, __e AS (
+  SELECT
+    {columns(evaluated)}
+  FROM delta
+), __d AS (
+  {newest}
+), {before(stage, engine)}
+SELECT
+    {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row(stage, engine)])}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+  WHERE CASE WHEN __o.{PRESENT} THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"""
+
+
+# What a stage reads again: the inputs of which its rule needs rows that it has taken in already.
+#
+#     SELECT k, COUNT(*), MAX(v) FROM s GROUP BY k        delta_s                       looks back at nothing
+#     s JOIN t ON s.k = t.k                               delta_s new_t  old_s delta_t  looks back at s and t
+#     SELECT … FROM s WINDOW SESSION (…) GROUP BY k       delta_s new_s                 looks back at s
+#
+# It is read from the rule's own text, in which a runtime finds the relations to make: what the text does not name it
+# is never given. The text for all inputs changed at once has the terms of every other one.
+
+
+def looks_back(stage: Stage) -> frozenset[str]:
+    """The names of the relations of which the stage's changes are computed from more than their changes."""
+    every = frozenset(each.alias for each in inputs_of(stage))
+    found: set[str] = set()
+    written = 0
+    for dialect in get_args(Dialect):
+        try:
+            texts = (maintenance(stage, dialect), late_rows(stage, dialect, every))
+        except StrandlineError:
+            continue  # an engine that lacks a function never runs the rule
+        written += 1
+        for text in (each for each in texts if each is not None):
+            sides = relations(stage, text, engine_of(dialect))
+            found |= {each.relation.name for _, side, each in sides if side != "delta"}
+    return frozenset(found if written else (each.relation.name for each in inputs_of(stage)))
+
+
+# Proof that the text of a rule says every condition of its stage.
+#
+# A stage holds its conditions as trees: where its cores join and filter, what its calls are filtered by, which rows
+# it keeps. Each core that a text reads must have its conditions there, in the engine's words; a core that a text
+# leaves out, since nothing that it reads has moved, needs none.
+
+
+def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
+    """Check that a rule's text has the conditions of its stage.
+
+    Raises:
+        ConditionLost: it lacks one.
+    """
+    if isinstance(stage, LatestStage):
+        return
+    for core in stage.body:
+        for condition in _conditions(core) if _is_read(core, text, engine) else ():
+            if lower(condition, engine.dialect) not in text:
+                raise ConditionLost.of(view, sql_of(condition))
+    if isinstance(stage, AnalyticStage) and stage.keep is not None and lower(stage.keep, engine.dialect) not in text:
+        raise ConditionLost.of(view, f"QUALIFY {sql_of(stage.keep)}")
+    for call in stage.aggregates if isinstance(stage, AggregateStage) else ():
+        name = filter_name(call, engine)
+        if name is not None and call.filter is not None and text.count(name) <= text.count(f" AS {name}"):
+            raise ConditionLost.of(view, f"{call.function} … FILTER (WHERE {sql_of(call.filter)})")
+
+
+def _conditions(core: Core) -> Iterator[exp.Expression]:
+    yield from (each.on for each in core.inputs if each.on is not None)
+    if core.where is not None:
+        yield core.where
+
+
+def _is_read(core: Core, text: str, engine: Engine) -> bool:
+    """True if the text joins the relations of a core."""
+    names = (f"{side}_{each.alias}" for each in core.inputs for side in get_args(Side))
+    return any(engine.name(name) in text for name in names)

@@ -28,9 +28,8 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.ivm.rules.aggregate import chosen, evaluated, folded, shown
 from strandline.jobs.ivm.rules.delta_join import ctes
-from strandline.jobs.ivm.rules.recompute_diff import marked, only_touched, settled
-from strandline.jobs.ivm.rules.settled import columns, render, state_column, typed
 from strandline.jobs.ivm.rules.stored import ROWS
+from strandline.jobs.ivm.rules.upserts import columns, marked, only_touched, render, settled, state_column, typed
 from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
 from strandline.jobs.model.stage import AggregateStage, SessionWindow
 from strandline.jobs.model.stage_columns import hidden_columns, key_path

@@ -6,11 +6,8 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.ivm.plan.event_time import with_rowtime
-from strandline.jobs.ivm.plan.incremental import check_errors, check_incremental
-from strandline.jobs.ivm.plan.plan import plan_of_query
-from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.ivm.plan.plan import check_errors, check_incremental, plan_of_query, with_rowtime
+from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery

@@ -1,7 +1,7 @@
 """The WITH (…) of a view: options of its maintenance, of its ownership, and ksqlDB's options of its topic.
 
 A view is a table of the lake. The options of a topic are kept for its changelog topic and change no row; TIMESTAMP
-changes the time of the rows (`jobs.ivm.plan.event_time`).
+changes the time of the rows (`jobs.ivm.plan.plan`).
 """
 
 from __future__ import annotations

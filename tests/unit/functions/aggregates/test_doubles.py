@@ -10,7 +10,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from strandline.jobs.functions.aggregates import doubles
-from strandline.jobs.ivm.plan.normal_form import digest_of
+from strandline.jobs.ivm.plan.builder import digest_of
 from strandline.jobs.ivm.rules.stored import form_of, marked, unmarked
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import Relation

@@ -7,8 +7,7 @@ from typing import get_args
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.stage import Output, Plan, Stage
 from strandline.jobs.model.stage_columns import hidden_columns

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.plan import arrangements, inputs, query
+from strandline.jobs.ivm.plan import builder, inputs, plan
 from strandline.jobs.ivm.plan.analytic import analytic_stage
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.conditions import conditions_of
@@ -98,7 +98,7 @@ def test_a_condition_that_only_a_shared_join_lacks_is_named(catalog: Catalog, mo
         inner = tuple(replace(each, on=None) for each in core.inputs)
         return replace(made, body=(replace(core, inputs=inner),))
 
-    monkeypatch.setattr(arrangements, "map_stage", crossed)
+    monkeypatch.setattr(builder, "map_stage", crossed)
     assert "LEFT JOIN … ON" in lost(JOIN, catalog, "shared")
 
 
@@ -107,12 +107,12 @@ def test_a_lost_filter_is_named(catalog: Catalog, monkeypatch: Patch) -> None:
         made = grouped_stage(block, stages)
         return replace(made, aggregates=tuple(replace(each, filter=None) for each in made.aggregates))
 
-    monkeypatch.setattr(query, "grouped_stage", unfiltered)
+    monkeypatch.setattr(plan, "grouped_stage", unfiltered)
     assert "FILTER (WHERE …)" in lost("SELECT COUNT(*) FILTER (WHERE age > 1) AS n FROM users", catalog)
 
 
 def test_a_lost_qualify_is_named(catalog: Catalog, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(query, "analytic_stage", lambda *given: replace(analytic_stage(*given), keep=None))
+    monkeypatch.setattr(plan, "analytic_stage", lambda *given: replace(analytic_stage(*given), keep=None))
     text = "SELECT id, RANK() OVER (PARTITION BY name ORDER BY id) AS r FROM users QUALIFY r < 2"
     assert "QUALIFY" in lost(text, catalog)
 

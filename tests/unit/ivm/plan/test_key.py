@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.ivm.plan.key import key_of
+from strandline.jobs.ivm.plan.rows import key_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import META_COLUMNS, Relation

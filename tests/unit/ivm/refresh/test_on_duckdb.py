@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.ivm.refresh import on_duckdb
-from strandline.jobs.ivm.rules import settled
+from strandline.jobs.ivm.rules import upserts
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -37,7 +37,7 @@ def test_equality_is_for_stored_keys_without_null(
 ) -> None:
     """A group whose key is NULL is found again by the epochs after the one that made it."""
     by_equality: list[bool] = []
-    plain = settled.without_null_keys
+    plain = upserts.without_null_keys
 
     def noted(stage: Any, text: str, engine: Any) -> str:
         found = plain(stage, text, engine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.ivm.rules.looks_back import looks_back
+from strandline.jobs.ivm.rules.maintenance import looks_back
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

@@ -10,8 +10,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.ivm.plan.plan import plan_of_query
-from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.written import check_written
+from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.from_text import parse_query

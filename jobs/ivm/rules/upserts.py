@@ -18,12 +18,13 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.stored import state_type, stored_columns
 from strandline.jobs.model.stage import Output, Stage
 from strandline.jobs.model.stage_columns import key_names, key_path
-from strandline.state_store.tablespec import FILE, OLD, POSITION, STATE
+from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE
 
 PRESENT = "__present"
 STEP = "__step"
@@ -91,3 +92,84 @@ def state_column(stage: Stage, fields: Sequence[tuple[str, str]], engine: Engine
 def columns(parts: Sequence[str]) -> str:
     """A SELECT list, a line for each column."""
     return ",\n    ".join(parts)
+
+
+# Rows computed anew, compared with the stored rows: the settled form of stages that merge no changes.
+#
+#     fresh (k, v)     self_old (k, v)      settled
+#     a 1              a 1                  -                             equal: nothing to do
+#     b 5              b 2                  b 5     exists=true   old=(b 2)
+#     c 7                                   c 7     exists=true   old=NULL
+#                      d 9                  d NULL  exists=false  old=(d 9)
+#
+# Rules that compute touched parts again compare those parts only; a refresh that computes everything compares all
+# rows.
+
+
+def difference(stage: Stage, fresh: str, engine: Engine, part: str | None = None) -> str:
+    """The settled form of all rows, compared with the stored rows: those that differ, are missing or are new.
+
+    Args:
+        fresh: a relation (a name, or a query in parentheses) of the stored columns of all rows, computed anew.
+        part: the condition that the rows in `fresh` meet, when they are not all: stored rows that do not meet it are
+            left alone. It must not tell apart two rows of one key.
+    """
+    stored = "SELECT * FROM self_old" if part is None else f"SELECT * FROM self_old WHERE {part}"
+    return f"""WITH {marked("__n", f"SELECT * FROM {fresh} AS __f")}, {marked("__o", stored)}
+{settled(stage, engine)}"""
+
+
+def marked(name: str, rows: str) -> str:
+    """The relation `name`: rows with a mark, so that a missing row can be told from one of NULLs."""
+    return f"{name} AS (\n  SELECT *, TRUE AS {PRESENT} FROM (\n  {rows}\n  ) AS __rows_of{name}\n)"
+
+
+def only_touched(alias: str, names: Sequence[str], values: Sequence[str] | None = None) -> str:
+    """The semi join that keeps the rows of touched parts: those in the relation `__t` of distinct `names`.
+
+    NULL is a part like any other.
+
+    Args:
+        values: the paths of these columns in the rows of `alias`, where they differ from `names`.
+    """
+    pairs = zip(values or names, names, strict=True)
+    same = [f"{alias}.{value} IS NOT DISTINCT FROM __t.{name}" for value, name in pairs]
+    return f" SEMI JOIN __t ON {' AND '.join(same)}"
+
+
+def settled(stage: Stage, engine: Engine) -> str:
+    """The SELECT that compares the marked relations `__n` (the rows to be stored) and `__o` (the stored rows).
+
+    Both hold the stored columns; `__o` has all stored rows that `__n` may replace, and those to delete.
+    """
+    stored = stored_columns(stage)
+    parts = [_column(stage, name, engine) for name, _ in stored]
+    parts.append(f"COALESCE(__n.{PRESENT}, FALSE) AS {EXISTS}")
+    parts.append(old_row(stage, engine))
+    return f"""SELECT
+    {columns(parts)}
+  FROM __n FULL JOIN __o ON {_same_key(stage, engine)}{_where_differs(stage, engine)}"""
+
+
+def _column(stage: Stage, name: str, engine: Engine) -> str:
+    """A column of the result. A deleted row holds its key, and nothing else that is visible."""
+    quoted = engine.name(name)
+    if name in key_names(stage) or name == STATE:
+        return f"CASE WHEN __n.{PRESENT} THEN __n.{quoted} ELSE __o.{quoted} END AS {quoted}"
+    return f"__n.{quoted} AS {quoted}"
+
+
+def _same_key(stage: Stage, engine: Engine) -> str:
+    """NULL is a key like any other; without a key there is one row."""
+    paths = [".".join(engine.name(step) for step in key_path(stage, name)) for name in key_names(stage)]
+    return " AND ".join(f"__n.{path} IS NOT DISTINCT FROM __o.{path}" for path in paths) or "TRUE"
+
+
+def _where_differs(stage: Stage, engine: Engine) -> str:
+    """The WHERE clause that leaves out unchanged rows; none where they hold a MAP: the store finds those by itself."""
+    stored = stored_columns(stage)
+    if any(has_map(sql_type) for _, sql_type in stored):
+        return ""
+    names = [engine.name(name) for name, _ in stored]
+    differs = [f"__n.{name} IS DISTINCT FROM __o.{name}" for name in names]
+    return f"\n  WHERE {' OR '.join([f'__n.{PRESENT} IS NULL', f'__o.{PRESENT} IS NULL', *differs])}"
