@@ -19,8 +19,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.ingest.event_logs import log_spec
-from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.model.stage_columns import spec_of_input

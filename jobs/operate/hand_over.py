@@ -14,8 +14,7 @@ from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View, same
 from strandline.jobs.model.errors import RefreshFailed

@@ -167,8 +167,8 @@ def _rebuilt(stream: PipelineStream, names: Set[str], plan: RebuildPlan, steps: 
     """Compute the stages of these definitions anew, in the order of levels, each with its dead letters."""
     from strandline.jobs.ivm.refresh.begun_logs import check_stage
     from strandline.jobs.ivm.refresh.context import Heads
-    from strandline.jobs.ivm.refresh.error_policy import decide
-    from strandline.jobs.ivm.refresh.rebuild_stage import rebuild_decided
+    from strandline.jobs.ivm.refresh.full_recompute import rebuild_decided
+    from strandline.jobs.ivm.refresh.guarded_stage import decide
 
     heads = Heads(stream.lake, gated=gated_in(stream.levels))
     items = [item for level in stream.levels for item in level if not names.isdisjoint(named_by(item))]

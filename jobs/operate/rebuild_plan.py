@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.refresh.context import Owner
-from strandline.jobs.ivm.refresh.rebuild_stage import current_head
+from strandline.jobs.ivm.refresh.full_recompute import current_head
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import NotSupported, OffsetsVanished

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.refresh.early import early_events
-from strandline.jobs.ivm.refresh.late import late_in
+from strandline.jobs.ivm.refresh.late import early_events, late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, View
 from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
@@ -122,8 +121,7 @@ def opened(
             duckdb_engine_for(settings, intake=in_driver) as duckdb_engine,
         ):
             from strandline.jobs.functions.python.register import Library
-            from strandline.jobs.ivm.refresh.context import RunContext
-            from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+            from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
             from strandline.jobs.run.stream import PipelineStream
 
             functions = Library(catalog.functions.values(), settings.functions.modules)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.ivm.refresh.context import Heads
-from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.run.approve import approve

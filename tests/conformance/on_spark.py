@@ -19,8 +19,7 @@ from deltalake import CommitProperties, write_deltalake
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log, relation_of
 from strandline.jobs.ingest.event_logs import log_spec
-from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model import tables
 from strandline.jobs.model.settings import SparkSettings
 from strandline.jobs.run.refresh_views import refresh_all

@@ -16,8 +16,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.ivm.refresh import refresh, runtime
-from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.spark.refresh_bench import Bench

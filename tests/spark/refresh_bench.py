@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
 from strandline.jobs.ivm.refresh.epoch import StageResult
-from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
 from strandline.jobs.model import types as t
 from strandline.jobs.model.options import ErrorPolicy

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from strandline.jobs.ivm.refresh import choose
+from strandline.jobs.ivm.refresh import epoch as epoch_module
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.relation import META_COLUMNS, Relation
@@ -129,7 +129,7 @@ def test_a_refresh_up_to_a_version_and_then_on_equals_one_refresh(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the changes count as too many to be broadcast."""
-    monkeypatch.setattr(choose, "_MAX_BROADCAST_CHANGES", 0)
+    monkeypatch.setattr(epoch_module, "_MAX_BROADCAST_CHANGES", 0)
     stage, recomputed = grouped("n", "sv", "l")
     chance = random.Random(7)
     for _ in range(3):

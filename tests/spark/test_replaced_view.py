@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import relation
-from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage_columns import spec_of_input

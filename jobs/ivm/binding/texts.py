@@ -21,9 +21,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import Heads
-from strandline.jobs.ivm.refresh.error_policy import decide
-from strandline.jobs.ivm.rules.late import late_rows
-from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
+from strandline.jobs.ivm.refresh.guarded_stage import decide
+from strandline.jobs.ivm.rules.maintenance import check_written, late_rows, maintenance
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.model import tables

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from strandline.jobs.ivm.plan.plan import why_not
-from strandline.jobs.ivm.refresh.choose import in_words
 from strandline.jobs.ivm.refresh.engines import MOST_ROWS
+from strandline.jobs.ivm.refresh.epoch import in_words
 from strandline.jobs.ivm.rules.aggregate import recomputed
 from strandline.jobs.ivm.rules.delta_join import equalities
 from strandline.jobs.ivm.rules.stored import state_type

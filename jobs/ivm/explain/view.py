@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.explain.stage import facts, rule
 from strandline.jobs.ivm.plan.plan import plan, plan_of_query
-from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.stage import Plan, inputs_of

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner
-    from strandline.jobs.ivm.refresh.span import Span
+    from strandline.jobs.ivm.refresh.runtime import Span
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Trimmed
     from strandline.state_store.layout import Lake

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Head
 
+
 log = logging.getLogger("strandline")
 
 MOST_ROWS: Final = 100_000_000

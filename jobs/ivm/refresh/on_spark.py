@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import Epoch
-    from strandline.jobs.ivm.refresh.span import Span
+    from strandline.jobs.ivm.refresh.runtime import Span
     from strandline.jobs.ivm.rules.delta_join import Side
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input

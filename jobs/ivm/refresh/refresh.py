@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from strandline.jobs.ivm.refresh.error_policy import Decision
+    from strandline.jobs.ivm.refresh.guarded_stage import Decision
     from strandline.jobs.model.options import Refresh
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import Head

@@ -11,6 +11,7 @@ same rules over tables in memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from strandline.jobs.engines.engine import Dialect, engine_of
@@ -20,7 +21,39 @@ from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.jobs.model.relation import Relation
+    from strandline.state_store.commits import CommitRecord, Head, TableVersion
+
+
+# A span: the versions of one relation that a refresh takes in.
+
+
+@dataclass(frozen=True)
+class Span:
+    """The versions after `after` (None: everything) up to and with `upto`.
+
+    Attributes:
+        entry: the relation's name in the version vector.
+        reached: the last version, as the vector will say it.
+        head: of the relation's table; at or after `reached`.
+    """
+
+    relation: Relation
+    entry: str
+    after: int | None
+    reached: TableVersion
+    head: Head
+
+    @property
+    def upto(self) -> int:
+        """The number of the last version."""
+        return self.reached.version
+
+    @property
+    def lag(self) -> int:
+        """Versions to take in."""
+        return self.upto - (self.after if self.after is not None else -1)
+
 
 Rows = TypeVar("Rows")
 """Rows that an engine has not computed yet: a data frame, a text."""

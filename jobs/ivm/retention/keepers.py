@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import Heads, Owner
-from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.maintenance import looks_back
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View

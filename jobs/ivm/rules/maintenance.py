@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Dialect, Engine, engine_of
 from strandline.jobs.functions.render import lower
-from strandline.jobs.ivm.rules.aggregate import aggregate_rule, filter_name
+from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_name
 from strandline.jobs.ivm.rules.analytic import analytic_rule
-from strandline.jobs.ivm.rules.delta_join import Side, all_rows, ctes, relations
+from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, relations
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
-from strandline.jobs.ivm.rules.late import late_rows
 from strandline.jobs.ivm.rules.session import session_rule
 from strandline.jobs.ivm.rules.upserts import PRESENT, STEP, before, columns, old_row, same_key, state_column, typed
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.model.relation import EVENT_ORDER, PLACE
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, inputs_of
 from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of, visible_columns
-from strandline.jobs.model.types import struct
+from strandline.jobs.model.types import BIGINT, struct
 from strandline.jobs.sql.dialect import sql_of
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.tablespec import EXISTS, STATE, WEIGHT
-
-if TYPE_CHECKING:
 
 
 def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:
@@ -210,3 +207,28 @@ def _is_read(core: Core, text: str, engine: Engine) -> bool:
     """True if the text joins the relations of a core."""
     names = (f"{side}_{each.alias}" for each in core.inputs for side in get_args(Side))
     return any(engine.name(name) in text for name in names)
+
+
+# The number of the rows that came too late for their window and are left out: one more query over the same changes.
+#
+# Lateness is a property of the row, so the number is one of the inputs at a vector, as the rows of the view are: a
+# row that is late counts from the epoch that takes it in, and one that is retracted later counts no more. A row
+# counts once for each window that it missed, as in Kafka Streams.
+#
+# The rule itself filters these rows out below its joins and groups. To count them there would keep them in every
+# step.
+
+
+def late_rows(stage: Stage, dialect: Dialect, changed: Collection[str] | None) -> str | None:
+    """The SELECT of one number: by how much the changes move the number of late rows. None: no row is ever late.
+
+    Args:
+        changed: the aliases of the inputs that moved; None: all rows there are.
+    """
+    if not isinstance(stage, AggregateStage) or not stage.late:
+        return None
+    engine = engine_of(dialect)
+    number = engine.cast(f"COALESCE(SUM({WEIGHT}), 0)", BIGINT)
+    return (
+        f"SELECT {number} AS __late\nFROM (\n{changes(stage.late, engine, changed)}\n) AS delta{chosen(stage, engine)}"
+    )

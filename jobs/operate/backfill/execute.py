@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.ivm.refresh.backfill_stage import Part, backfill_decided
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
-from strandline.jobs.ivm.refresh.error_policy import decide
+from strandline.jobs.ivm.refresh.full_recompute import Part, backfill_decided
+from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import RefreshFailed

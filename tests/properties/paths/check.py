@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+from strandline.jobs.ivm.refresh.context import SparkSessions
 from strandline.jobs.model.errors import SqlError
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError

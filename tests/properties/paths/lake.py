@@ -30,7 +30,7 @@ from tests.properties.paths.views import Relation, ViewOf
 from tests.support.event_commits import commit_events, log_table
 
 if TYPE_CHECKING:
-    from strandline.jobs.ivm.refresh.spark_sessions import SparkSessions
+    from strandline.jobs.ivm.refresh.context import SparkSessions
     from strandline.jobs.model.definitions import View
     from strandline.state_store.duckdb.engine import DuckDBEngine
     from tests.properties.paths.history import Event

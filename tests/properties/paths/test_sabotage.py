@@ -17,7 +17,7 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.ivm.refresh import engines as duckdb_or_spark
-from strandline.jobs.ivm.refresh import error_policy, guarded_stage, rebuild_stage
+from strandline.jobs.ivm.refresh import full_recompute, guarded_stage
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.operate.backfill import execute
@@ -191,7 +191,7 @@ def _backfilled(patch: pytest.MonkeyPatch) -> None:
 
 def _rebuilt(patch: pytest.MonkeyPatch) -> None:
     """A rebuild stores nothing."""
-    _idle(patch, rebuild_stage, "rebuild_stage")
+    _idle(patch, full_recompute, "rebuild_stage")
 
 
 def _idle(patch: pytest.MonkeyPatch, module: Any, name: str) -> None:
@@ -212,13 +212,13 @@ def _letters(patch: pytest.MonkeyPatch) -> None:
         none = tuple(replace(core, where=exp.false()) for core in found.aside.body)
         return replace(found, aside=replace(found.aside, body=none))
 
-    patch.setattr(error_policy, "guarded", guarded)
+    patch.setattr(guarded_stage, "guarded", guarded)
 
 
 def _nulls(patch: pytest.MonkeyPatch) -> None:
     """What fails is NULL, whatever the view says."""
-    patch.setattr(error_policy, "decide", lambda stage, *_: error_policy.Decision(guarded_stage.null_instead(stage)))
-    patch.setattr(refresh_views, "decide", error_policy.decide)
+    patch.setattr(guarded_stage, "decide", lambda stage, *_: guarded_stage.Decision(guarded_stage.null_instead(stage)))
+    patch.setattr(refresh_views, "decide", guarded_stage.decide)
 
 
 _OF_SOUND: Final[dict[str, Sabotage]] = {

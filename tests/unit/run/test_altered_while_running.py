@@ -15,13 +15,13 @@ from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.ingest.in_driver import SmallBatches
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ivm.refresh import widen_source
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source, View
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run import end_replacements
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.define.analyze import define
@@ -160,7 +160,7 @@ def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
         return widen(path, head, schema, record)
 
     with monkeypatch.context() as patched:
-        patched.setattr(widen_source, "widen", failing)
+        patched.setattr(end_replacements, "widen", failing)
         with pytest.raises(DiskFailed):
             alter(lake.root)
     assert columns(lake, "shops") == ["id", "name"]

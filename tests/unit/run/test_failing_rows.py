@@ -14,11 +14,10 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.refresh import error_policy
+from strandline.jobs.ivm.refresh import guarded_stage
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
-from strandline.jobs.ivm.refresh.error_policy import decide
-from strandline.jobs.ivm.refresh.guarded_stage import Guarded, guarded
-from strandline.jobs.ivm.refresh.rebuild_stage import rebuild_decided
+from strandline.jobs.ivm.refresh.full_recompute import rebuild_decided
+from strandline.jobs.ivm.refresh.guarded_stage import Guarded, decide, guarded
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import RowFailed, SqlError, ViewsStopped
 from strandline.jobs.model.settings import Settings
@@ -152,7 +151,7 @@ def test_a_text_that_is_no_number_is_a_dead_letter(settings: Settings, lake: Lak
 def test_dead_letters_that_are_lost_are_found(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Failing(settings, lake, EXAMPLE)
     with monkeypatch.context() as patch:
-        patch.setattr(error_policy, "guarded", _kept_nowhere)
+        patch.setattr(guarded_stage, "guarded", _kept_nowhere)
         made.came([(1, 0), (2, 2), (3, 3)])
     assert (made.rows(), made.letters()) == ([(2, 5), (3, 3)], [])
     assert [each.partition(":")[0] for each in made.wrong()] == ["v__dead_letters recompute"]

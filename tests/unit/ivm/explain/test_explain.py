@@ -144,7 +144,7 @@ def test_nothing_of_it_loads_spark(lake: Lake) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
         "import sys, strandline.jobs.ivm.explain.view, strandline.jobs.ivm.explain.stage;"
-        "import strandline.jobs.ivm.refresh.choose;"
+        "import strandline.jobs.ivm.refresh.epoch;"
         "import strandline.jobs.ivm.rules.maintenance, strandline.jobs.session.define.analyze;"
         "print({'pyspark', 'pandas', 'pyarrow'} & sys.modules.keys())"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.refresh.early import early_events
+from strandline.jobs.ivm.refresh.late import early_events
 from strandline.jobs.model.report import EarlyEvents
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.schedule import maintained, stages_of

@@ -11,7 +11,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
-from strandline.jobs.ivm.rules.late import late_rows
+from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.model.stage import Stage
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.layout import Lake
