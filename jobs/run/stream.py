@@ -28,7 +28,7 @@ from strandline.jobs.ingest.lag import behind
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.while_starting import DriverClock
-from strandline.jobs.ivm.retention.upkeep import TrimUpkeep
+from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.ivm.binding.binding import Binding
+    from strandline.jobs.ivm.binding import Binding
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.sql.syntax import Drop, Rename
     from strandline.state_store.layout import Lake
@@ -180,7 +180,7 @@ def _replaced_live(
 
 
 def _late(definition: Definition, catalog: Catalog, lake: Lake) -> tuple[str, ...]:
-    from strandline.jobs.ivm.retention.newcomers import begins_late
+    from strandline.jobs.ivm.retention import begins_late
 
     return () if isinstance(definition, Source) else begins_late(definition, catalog, lake)
 

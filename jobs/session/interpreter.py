@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.stored_names import stored_statement
-from strandline.jobs.ivm.binding.binding import Binding
+from strandline.jobs.ivm.binding import Binding
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import OptionRefused, SqlError, UnknownName
 from strandline.jobs.serve.results import Document, Message, Result

@@ -87,7 +87,7 @@ def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> D
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
     """`EXPLAIN name|SELECT …`: the plan of maintenance, with reasons."""
-    from strandline.jobs.ivm.explain.view import explain
+    from strandline.jobs.ivm.explain import explain
 
     found = catalog.get(statement.name) if statement.name is not None else None
     if isinstance(found, View) and found.partial:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.ivm.binding.texts import BoundText
+from strandline.jobs.ivm.binding import BoundText
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
 from tests.support.bound_texts import PIPELINES, all_texts, pipeline

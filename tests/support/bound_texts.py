@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect
-from strandline.jobs.ivm.binding.texts import BoundText, changes_of, forms_of, other_texts, stages_of
+from strandline.jobs.ivm.binding import BoundText, changes_of, forms_of, other_texts, stages_of
 from strandline.jobs.session.define.analyze import define
 from strandline.jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
 from tests.support.memory_catalog import MemoryCatalog

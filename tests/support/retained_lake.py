@@ -36,7 +36,7 @@ from tests.support.arrow_table import ArrowTable, Row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.jobs.ivm.retention.logs import LogTrim
+    from strandline.jobs.ivm.retention import LogTrim
     from strandline.jobs.model.settings import Settings
 
 PIPELINE: Final = "shop"

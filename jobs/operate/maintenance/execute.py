@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.retention.logs import trim_log
+from strandline.jobs.ivm.retention import trim_log
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.maintenance.proof import proved
 from strandline.jobs.operate.maintenance.specs import kept_aside, specs

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.retention.logs import plan_log_trim
+from strandline.jobs.ivm.retention import plan_log_trim
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.operate.maintenance.log_cost import log_cost
 from strandline.jobs.operate.maintenance.needs import needs_by_vector
@@ -23,7 +23,7 @@ from strandline.state_store.leases import Retention
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from strandline.jobs.ivm.retention.logs import LogTrim
+    from strandline.jobs.ivm.retention import LogTrim
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.maintenance.log_cost import LogCost
     from strandline.jobs.operate.verify.subjects import Subject

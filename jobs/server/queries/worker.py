@@ -201,7 +201,7 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     import pyarrow as pa
 
     # The planner is most of the engine: a process that only answers SELECTs does without it.
-    from strandline.jobs.ivm.explain.view import explain
+    from strandline.jobs.ivm.explain import explain
 
     lines = explain(statement, catalog).splitlines()
     found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.explain.view import explain
+from strandline.jobs.ivm.explain import explain
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.sql.statements import Explain, parse_one
 from strandline.state_store.layout import Lake
@@ -143,7 +143,7 @@ def test_an_unknown_view_is_an_error(catalog: Catalog) -> None:
 def test_nothing_of_it_loads_spark(lake: Lake) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
-        "import sys, strandline.jobs.ivm.explain.view, strandline.jobs.ivm.explain.stage;"
+        "import sys, strandline.jobs.ivm.explain, strandline.jobs.ivm.explain;"
         "import strandline.jobs.ivm.refresh.epoch;"
         "import strandline.jobs.ivm.rules.maintenance, strandline.jobs.session.define.analyze;"
         "print({'pyspark', 'pandas', 'pyarrow'} & sys.modules.keys())"

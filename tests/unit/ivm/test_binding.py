@@ -10,9 +10,8 @@ import duckdb
 import pytest
 
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.ivm.binding import kernel, spark
-from strandline.jobs.ivm.binding.binding import Binding
-from strandline.jobs.ivm.binding.texts import BoundText
+from strandline.jobs.ivm import binding
+from strandline.jobs.ivm.binding import Binding, BoundText
 from strandline.jobs.model.errors import ConditionLost, NotBound
 from strandline.jobs.model.settings import FunctionSettings, Settings
 from strandline.jobs.session.interpreter import Interpreter
@@ -39,19 +38,19 @@ def session(settings: Settings) -> Interpreter:
 
 @pytest.mark.parametrize("path", PIPELINES, ids=lambda path: path.stem)
 def test_the_pipelines_that_come_with_the_project_are_bound(path: Path) -> None:
-    catalog, binding = pipeline(path), Binding()
+    catalog, bound = pipeline(path), Binding()
     for definition in catalog.definitions():
-        binding.check(definition, catalog)
+        bound.check(definition, catalog)
     for text in all_texts(catalog, "spark"):
-        spark.bind(text)
+        binding.bind_on_spark(text)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_views_are_bound(seed: int) -> None:
-    catalog, binding = MemoryCatalog(), Binding()
+    catalog, bound = MemoryCatalog(), Binding()
     scenario(Picker.seeded(seed), 8, Tally(), catalog=catalog)
     for definition in catalog.definitions():
-        binding.check(definition, catalog)
+        bound.check(definition, catalog)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +64,12 @@ def test_random_views_are_bound(seed: int) -> None:
     ],
 )
 def test_duckdb_binds_each_text(what: str, session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
-    bind = kernel.bind
+    bind = binding.bind_on_duckdb
 
     def sabotaged(db: duckdb.DuckDBPyConnection, found: Iterable[BoundText], functions: Library) -> None:
         bind(db, [replace(each, text=wrong(each.text)) if each.what == what else each for each in found], functions)
 
-    monkeypatch.setattr(kernel, "bind", sabotaged)
+    monkeypatch.setattr(binding, "bind_on_duckdb", sabotaged)
     with pytest.raises(NotBound, match=f"DuckDB cannot bind {what}: Binder Error") as raised:
         run(session, VIEW)
     assert raised.value.line == 1
@@ -83,8 +82,10 @@ def wrong(text: str) -> str:
 
 
 def test_a_text_that_only_spark_cannot_bind_is_refused(session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
-    bind = spark.bind
-    monkeypatch.setattr(spark, "bind", lambda text: bind(replace(text, text=text.text.replace("`t`.`n`", "`t`.`m`"))))
+    bind = binding.bind_on_spark
+    monkeypatch.setattr(
+        binding, "bind_on_spark", lambda text: bind(replace(text, text=text.text.replace("`t`.`n`", "`t`.`m`")))
+    )
     with pytest.raises(NotBound, match="Spark cannot bind the changes of 'v'"):
         run(session, VIEW)
     assert session.catalog.find("v") is None
@@ -106,7 +107,7 @@ def test_whatever_changes_rules_is_bound(statement: str, session: Interpreter, m
     def refuse(*_: object) -> None:
         raise NotBound.by("DuckDB", "it", "no")
 
-    monkeypatch.setattr(kernel, "bind", refuse)
+    monkeypatch.setattr(binding, "bind_on_duckdb", refuse)
     with pytest.raises(NotBound):
         run(session, statement)
     assert session.catalog.definitions() == before

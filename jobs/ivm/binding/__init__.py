@@ -1,1 +1,0 @@
-"""Binding: at CREATE, every text that a definition will ever be maintained by is bound by the engines, over no rows."""

@@ -1,1 +1,0 @@
-"""EXPLAIN: a view's stages in words."""
