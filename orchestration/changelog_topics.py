@@ -9,7 +9,7 @@ import dagster as dg
 
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.publish.declared import published_views, topic_as_source
-from strandline.jobs.publish.standing import topic_standing
+from strandline.jobs.publish.publisher import topic_standing
 from strandline.orchestration.ownership import ownership_of
 from strandline.orchestration.roles import Role, asset_key, identifier
 from strandline.state_store.errors import StrandlineError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.definitions import Definition, View
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.publish.standing import TopicStanding
+    from strandline.jobs.publish.publisher import TopicStanding
 
 log = logging.getLogger("strandline")
 

@@ -32,7 +32,7 @@ def publish(
 ) -> None:
     """Publish views to their changelog topics. `strandline run` does it by itself; this is for a process of its own."""
     from strandline.jobs.cli.stopping import stopped_by_signal
-    from strandline.jobs.publish.open import open_publisher, views_to_publish
+    from strandline.jobs.publish.publisher import open_publisher, views_to_publish
     from strandline.jobs.run.publishing import publishing
 
     def told(done: Published) -> None:

@@ -7,20 +7,87 @@ offsets.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from strandline.jobs.ingest.offsets import topics_of
 from strandline.jobs.model import tables
-from strandline.jobs.model.errors import TopicReplaced
+from strandline.jobs.model.errors import RecordsReplaced, TopicReplaced
 from strandline.state_store.delta.reader import head
+from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.jobs.ingest.logs.log import Log
-    from strandline.jobs.ingest.same_records import LeaderEpochs
     from strandline.jobs.model.definitions import Source
     from strandline.state_store.layout import Lake
+
+
+# The check that a topic still holds the last records that were read from it.
+#
+#     read up to here, in term 3        unclean election, term 4       the leader goes on, in term 4
+#     a b c d e f                       a b c                          a b c x y z
+#
+# When a broker that lags becomes the leader, the records that it never got are cut off, and others take their
+# offsets: the topic's id stays, and nothing is missing. But each record keeps the term of the leader that took it in.
+# So commits name the offset and the term of the last record read of each partition, and another term at that offset
+# is an error.
+
+LeaderEpochs = dict[str, dict[int, int]]
+"""{topic: {partition: number of its leader's term}}."""
+
+
+def check_same_records(sources: Sequence[Source], lake: Lake, log: Log, now: LeaderEpochs) -> bool:
+    """Check the last records that the commits of `sources` name.
+
+    Args:
+        now: the terms of the topics' present leaders.
+
+    Returns:
+        False if one of the records is not visible yet: a new leader shows its last records late. Look again.
+
+    Raises:
+        RecordsReplaced: another record stands at its offset.
+        SourceUnavailable: the brokers do not answer.
+    """
+    seen = True
+    for source in sources:
+        for table in (tables.event_log(source), tables.dead_letters(source.name)):
+            found = head(lake.table(table))
+            named = found.record.leader_epochs.get(source.topic, {}) if found is not None else {}
+            if named:
+                last = {int(partition): (offset, epoch) for partition, (offset, epoch) in named.items()}
+                seen &= _check(source, last, log, now.get(source.topic, {}))
+    return seen
+
+
+def _check(source: Source, last: Mapping[int, tuple[int, int]], log: Log, now: Mapping[int, int]) -> bool:
+    for partition, (offset, epoch) in last.items():
+        if now.get(partition, epoch) < epoch:
+            raise _replaced(source, partition, offset, epoch, f"its leader is in term {now[partition]} now")
+    begin, end = log.begin_offsets(source.topic), log.end_offsets(source.topic)
+    # Records that retention removed say nothing any more; a partition that is gone is another error.
+    kept = {p: offset for p, (offset, _) in last.items() if begin.get(p, offset + 1) <= offset}
+    visible = {p: offset for p, offset in kept.items() if offset < end.get(p, 0)}
+    for partition, epoch in log.leader_epochs(source.topic, visible).items():
+        offset, expected = last[partition]
+        if epoch != expected:
+            raise _replaced(source, partition, offset, expected, f"the one there now is of term {epoch}")
+    return visible.keys() == kept.keys()
+
+
+def _replaced(source: Source, partition: int, offset: int, epoch: int, seen: str) -> RecordsReplaced:
+    return RecordsReplaced(
+        f"topic '{source.topic}', partition {partition}: the record at offset {offset} was read in term {epoch} of the "
+        f"leader, {seen}: records that were read were cut off by the election of a leader that did not have them",
+        where=Text(Name(source.name)),
+        hint=sentence(
+            "type: strandline rebuild {}, which reads the topic as it stands now; "
+            "unclean.leader.election.enable=false on the brokers keeps records instead",
+            Name(source.name, shlex.quote),
+        ),
+    )
 
 
 def current_ids(sources: Sequence[Source], lake: Lake, log: Log) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from strandline.jobs.ingest.decode import Decoder, decoded_columns
-from strandline.jobs.ingest.identity import check_all_same
+from strandline.jobs.ingest.identity import check_all_same, check_same_records
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import (
     Offsets,
@@ -34,7 +34,6 @@ from strandline.jobs.ingest.offsets import (
     start_offsets,
     topics_of,
 )
-from strandline.jobs.ingest.same_records import check_same_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from strandline.jobs.ingest.identity import LeaderEpochs
     from strandline.jobs.ingest.logs.log import Log
-    from strandline.jobs.ingest.same_records import LeaderEpochs
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import Lake

@@ -21,11 +21,9 @@ from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.ivm.rules.stored import spec_of, state_type
 from strandline.jobs.model.stage_columns import visible_columns
 from strandline.jobs.publish.declared import topic_as_source
-from strandline.jobs.publish.decoder import decoded_rows
+from strandline.jobs.publish.encoder import decoded_rows, live_records
 from strandline.jobs.publish.errors import NeverPublished, TopicDiffers, TopicMoved
-from strandline.jobs.publish.live_records import live_records
-from strandline.jobs.publish.open import published_view, registry_of
-from strandline.jobs.publish.topic import open_topic
+from strandline.jobs.publish.publisher import open_topic, published_view, registry_of
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.swap import difference
 from strandline.state_store.commits import REBUILD, CommitRecord
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Stage
-    from strandline.jobs.publish.position import Position
+    from strandline.jobs.publish.topic import Position
     from strandline.state_store.commits import Head
 
 

@@ -14,25 +14,31 @@ table that was rebuilt or restored has versions of the same numbers once more. G
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from strandline.jobs.ingest.formats.encoding import wire_column
 from strandline.jobs.ingest.formats.format import open_format
-from strandline.jobs.ingest.formats.wire_columns import wire_column
 from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.ingest.logs.partitioner import partition_for
 from strandline.jobs.model.errors import EncodeFailed
-from strandline.state_store.errors import DuplicateKey
+from strandline.jobs.publish.errors import TopicTaken
+from strandline.state_store.errors import CorruptState, DuplicateKey
 from strandline.state_store.tablespec import WEIGHT
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from strandline.jobs.ingest.formats.columns import Errors
     from strandline.jobs.ingest.formats.format import Format, Role
-    from strandline.jobs.ingest.logs.log import Header
+    from strandline.jobs.ingest.logs.log import Header, Log
     from strandline.jobs.model.definitions import Source
+
 
 VIEW: Final = "strandline.view"
 TABLE: Final = "strandline.table"
@@ -175,3 +181,102 @@ def slices(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows, some at a time."""
     for start in range(0, rows.num_rows, SLICE_ROWS):
         yield rows.slice(start, SLICE_ROWS)
+
+
+# The rows of a changelog topic's live records: what `encoder` wrote, in the columns of the view.
+
+
+def decoded_rows(live: Mapping[bytes, bytes], source: Source, registry: Callable[[], Any]) -> pa.Table:
+    """The rows, in the order of the records.
+
+    Args:
+        live: {key: value}, see `live_records`.
+
+    Raises:
+        CorruptState: a record cannot be read as a row of the view.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema([(column.name, column.type.arrow()) for column in source.columns])
+    parts: list[pa.Table] = [schema.empty_table()]
+    pairs = iter(live.items())
+    while piece := list(islice(pairs, SLICE_ROWS)):
+        errors: Errors = {}
+        arrays: dict[str, pa.Array] = {}
+        sides: tuple[tuple[Role, int], ...] = (("key", 0), ("value", 1))
+        for role, place in sides:
+            form = open_format(source, role, registry)
+            names = [column.name for column in source.columns if column.part == role]
+            if form is not None:
+                payloads = [pair[place] for pair in piece]
+                arrays |= dict(zip(names, form.decode(payloads, errors), strict=True))
+        if errors:
+            row, what = min(errors.items())
+            raise CorruptState(
+                sentence("a record of the topic '{}' is not a row of '{}': {}", source.topic, Name(source.name), what),
+                where=f"{source.topic}, key {piece[row][0]!r}",
+                hint=sentence(
+                    "compute the rows from the view's inputs: strandline rebuild {}", Name(source.name, shlex.quote)
+                ),
+            )
+        parts.append(pa.table([arrays[name] for name in schema.names], schema=schema))
+    return pa.concat_tables(parts)
+
+
+# The live records of a changelog topic: the newest of each key, but for the keys that are deleted.
+
+Kept = TypeVar("Kept")
+
+
+def live_records(log: Log, topic: str, view: str, keep: Callable[[bytes], Kept]) -> dict[bytes, Kept]:
+    """{key: what `keep` makes of its value}, of all committed records at the time of the call.
+
+    All keys are in memory: some 150 bytes each, and what is kept.
+
+    Raises:
+        TopicTaken: a record is not the view's.
+        SourceUnavailable: the brokers do not answer.
+    """
+    begins, ends = log.begin_offsets(topic), log.end_offsets(topic)
+    newest: dict[bytes, tuple[int, Kept | None]] = {}
+    for partition, end in sorted(ends.items()):
+        for run in log.read(topic, partition, begins[partition], end):
+            _check_ours(run.headers, topic, view)
+            for key, value in zip(run.keys, run.values, strict=True):
+                name = key or b""
+                before = newest.get(name)
+                # Where partitions were added, a key may have records in two: those of its present one came later.
+                if before is not None and before[0] == partition_for(name, len(ends), 0) != partition:
+                    continue
+                newest[name] = (partition, None if value is None else keep(value))
+    return {key: kept for key, (_, kept) in newest.items() if kept is not None}
+
+
+def newest_generation(log: Log, topic: str) -> int:
+    """The greatest generation that a committed record states; 0 where none does, or there is no topic.
+
+    Raises:
+        SourceUnavailable: the brokers do not answer.
+    """
+    if not log.exists(topic):
+        return 0
+    begins, found = log.begin_offsets(topic), 0
+    for partition, end in log.end_offsets(topic).items():
+        for run in log.read(topic, partition, begins[partition], end):
+            stated = (dict(headers or ()).get(GENERATION) for headers in run.headers)
+            found = max(found, *(int(each) for each in stated if each), 0)
+    return found
+
+
+def _check_ours(headers: Sequence[Sequence[Header] | None], topic: str, view: str) -> None:
+    wanted = (VIEW, view.encode())
+    strange = [each or () for each in headers if wanted not in (each or ())]
+    if not strange:
+        return
+    other = dict(strange[0]).get(VIEW)
+    whose = f"of the view '{other.decode(errors='replace')}'" if other else "that no view published"
+    raise TopicTaken(
+        sentence("the topic '{}' of the view '{}' has records {}", topic, Name(view), whose),
+        where=topic,
+        hint="name another topic: CREATE OR REPLACE … WITH (KAFKA_TOPIC = '…')",
+    )

@@ -13,26 +13,108 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from strandline.jobs.publish.encoder import Encoder, Origin
-from strandline.jobs.publish.live_records import live_records, newest_generation
-from strandline.jobs.publish.plan import PublishPlan, plan_publication
-from strandline.jobs.publish.position import Position
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.open import check_kind
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.publish.declared import published, published_views, topic_as_source
+from strandline.jobs.publish.encoder import Encoder, Origin, live_records, newest_generation
+from strandline.jobs.publish.topic import Position
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader, rows
 from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.errors import InputReplaced, VersionGone
+from strandline.state_store.layout import Lake
 from strandline.state_store.leases import ReaderLease
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.settings import Settings
     from strandline.jobs.publish.topic import ChangelogTopic
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.paths import LakePath
+
+
+# The plan of one publication: from the version that the topic holds to the table's head, and by which way.
+#
+# nothing       the topic holds the head
+# changes       the changes of each version in between, from the table's feed
+# difference    the rows of the head against the live records of the topic: where the feed does not reach back to the
+#               topic's version, or nothing says which that is
+
+Way = Literal["nothing", "changes", "difference"]
+
+
+@dataclass(frozen=True)
+class PublishPlan:
+    """What is to be published.
+
+    Attributes:
+        position: what the topic holds; None: nothing that is known.
+        head: what it is to hold.
+        reason: for the way, in words.
+        generation: of the records to be written; None: one more than that of any record that is there.
+    """
+
+    view: str
+    topic: str
+    position: Position | None
+    head: Head
+    way: Way
+    reason: str
+    generation: int | None
+
+    def __str__(self) -> str:
+        return sentence("'{}' to topic '{}': {}, {}", Name(self.view), self.topic, self.way, self.reason)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as data."""
+        at = self.position.version if self.position is not None else None
+        found = {"view": self.view, "topic": self.topic, "from_version": at, "to_version": self.head.version}
+        return {**found, "way": self.way, "reason": self.reason}
+
+
+def plan_publication(table: LakePath, view: str, topic: str, position: Position | None) -> PublishPlan:
+    """The plan for a topic at that position.
+
+    Raises:
+        TableMissing: the view has no table yet.
+        CorruptState, ForeignWrite: as of `reader.head`.
+    """
+    head = reader.head(table)
+    if head is None:
+        raise log.missing(table)
+    if position is None:
+        reason = "the topic does not say which version it holds"
+        return PublishPlan(view, topic, position, head, "difference", reason, None)
+    way, reason, goes_on = _way(table, head, position)
+    return PublishPlan(view, topic, position, head, way, reason, position.generation + (not goes_on))
+
+
+def _way(table: LakePath, head: Head, position: Position) -> tuple[Way, str, bool]:
+    """The way, the reason for it, and whether the table's versions go on from the one that the topic holds."""
+    version = position.version
+    if version > head.version:
+        why = f"the topic holds version {version}, and the table went back to {head.version}"
+        return "difference", why, False
+    try:
+        same = reader.version_at(table, version).same(position.at)
+    except VersionGone:
+        why = f"the topic holds version {version}, which the table's log no longer has"
+        return "difference", why, position.at.table == head.record.table
+    if not same:
+        why = f"version {version} of the table is another commit than the one that the topic holds"
+        return "difference", why, False
+    if version == head.version:
+        return "nothing", f"the topic holds version {version}, the newest", True
+    return "changes", f"versions {version + 1} to {head.version}", True
+
 
 TRANSACTION_ROWS: Final = 20_000
 """Versions are written together until they have so many rows: a transaction takes some 20 ms, whatever is in it."""
@@ -216,3 +298,110 @@ def _grouped(commits: Sequence[Commit]) -> Iterator[list[Commit]]:
 def _hash(value: bytes) -> bytes:
     """What tells one value of a key from another; 128 bits, for the memory of a topic with many keys."""
     return hashlib.blake2b(value, digest_size=16).digest()
+
+
+# The publisher of a view, opened from its definition as the catalog has it now.
+
+
+def open_publisher(settings: Settings, name: str) -> Publisher:
+    """The publisher of the view `name`; nothing is written before its `catch_up`.
+
+    Raises:
+        UnknownName: there is no such view.
+        InvalidQuery: it has no changelog topic.
+        TopicsElsewhere: the lake's topics are of the other kind.
+    """
+    lake = Lake(settings.lake)
+    source = topic_as_source(published_view(Catalog(lake), name))
+    encoder = Encoder(source, registry_of(settings, lake))
+    return Publisher(lake.table(name), open_topic(source, settings, lake), encoder)
+
+
+def views_to_publish(settings: Settings, names: Sequence[str]) -> list[View]:
+    """The views of these names; without names, all that have a changelog topic. Errors as of `published_view`."""
+    catalog = Catalog(Lake(settings.lake))
+    if names:
+        return [published_view(catalog, name) for name in names]
+    return published_views(catalog.definitions())
+
+
+def published_view(catalog: Catalog, name: str) -> View:
+    """The definition of a view with a changelog topic.
+
+    Raises:
+        UnknownName: there is no such view.
+        InvalidQuery: it has no changelog topic.
+    """
+    definition = catalog.get(name)
+    if not isinstance(definition, View) or not published(definition):
+        raise InvalidQuery(
+            sentence("'{}' has no changelog topic", Name(name)),
+            hint="give a table or materialized view one: … WITH (KAFKA_TOPIC = 'name') AS SELECT …",
+        )
+    return definition
+
+
+def registry_of(settings: Settings, lake: Lake) -> Callable[[], Any]:
+    """What opens the schema registry when a format needs it."""
+
+    def opened() -> Any:
+        from strandline.jobs.ingest.formats.registry import open_registry
+
+        return open_registry(settings, lake)
+
+    return opened
+
+
+# Where a changelog topic stands: the version that it holds, and how far that is behind the view's table.
+
+
+@dataclass(frozen=True)
+class TopicStanding:
+    """The standing of one topic.
+
+    Attributes:
+        position: what it holds; None before the first publication, and where nothing says it any more.
+        lag: versions of the table that it does not hold; 0 where those since have changed no row. None without a
+            position.
+    """
+
+    topic: str
+    position: Position | None
+    lag: int | None
+
+
+def topic_standing(view: View, settings: Settings, lake: Lake) -> TopicStanding:
+    """The standing of the topic of a published view.
+
+    Raises:
+        SourceUnavailable, SourceDenied: the brokers do not answer.
+        TopicsElsewhere: the lake's topics are of the other kind.
+        CorruptState: what the topic or the table says of its version does not read back.
+    """
+    source = topic_as_source(view)
+    topic = open_topic(source, settings, lake)
+    try:
+        position = topic.position()
+    finally:
+        topic.close()
+    head = reader.head(lake.table(view.name))
+    if position is None or head is None:
+        return TopicStanding(source.topic, position, None)
+    same = position.digest == head.record.digest
+    return TopicStanding(source.topic, position, 0 if same else max(head.version - position.version, 1))
+
+
+def open_topic(source: Source, settings: Settings, lake: Lake) -> ChangelogTopic:
+    """The topic, to be read; to write, `begin`.
+
+    Raises:
+        TopicsElsewhere: the lake's topics are of the other kind.
+    """
+    check_kind(settings, lake)
+    if settings.kafka.bootstrap_servers:
+        from strandline.jobs.publish.kafka_topic import KafkaTopic
+
+        return KafkaTopic(source, settings, lake)
+    from strandline.jobs.publish.local_topic import LocalTopic
+
+    return LocalTopic(source, settings, lake)

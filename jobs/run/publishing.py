@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.publish.declared import published_views, topic_as_source
 from strandline.jobs.publish.errors import PublisherFenced
-from strandline.jobs.publish.open import open_publisher
+from strandline.jobs.publish.publisher import open_publisher
 from strandline.jobs.serve.looking import Looking
 from strandline.jobs.serve.watch import Watch
 from strandline.state_store.errors import StrandlineError, TableMissing

@@ -15,7 +15,7 @@ from strandline.jobs.model.errors import SourceError
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
 from strandline.jobs.publish.declared import published, topic_as_source
-from strandline.jobs.publish.standing import topic_standing
+from strandline.jobs.publish.publisher import topic_standing
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.errors import CorruptState, TableLost

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.publish.open import open_publisher
+from strandline.jobs.publish.publisher import open_publisher
 from tests.support.waiting import PATIENCE_SECONDS
 
 

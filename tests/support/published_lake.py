@@ -12,11 +12,8 @@ from strandline.jobs.ingest.logs.log import Log
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.publish.declared import topic_as_source
-from strandline.jobs.publish.decoder import decoded_rows
-from strandline.jobs.publish.encoder import ORDINAL, VERSION
-from strandline.jobs.publish.open import open_publisher, registry_of
-from strandline.jobs.publish.publisher import Published
-from strandline.jobs.publish.topic import open_topic
+from strandline.jobs.publish.encoder import ORDINAL, VERSION, decoded_rows
+from strandline.jobs.publish.publisher import Published, open_publisher, open_topic, registry_of
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from strandline.jobs.ingest.logs import kafka_epochs, kafka_range
-from strandline.jobs.ingest.logs.kafka_range import TIMEOUT
+from strandline.jobs.ingest.logs import kafka_range
+from strandline.jobs.ingest.logs.kafka_range import CONSUMER, END, PASSING, TIMEOUT, unavailable
 from strandline.jobs.ingest.logs.kafka_reach import connect
-from strandline.jobs.ingest.logs.kafka_send import send
-from strandline.jobs.ingest.logs.kafka_sizes import RecordSizes
-from strandline.jobs.ingest.logs.kafka_wait import RecordWait
 from strandline.jobs.ingest.logs.log import TopicIdentity
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.logs.log import Record, Records
     from strandline.jobs.model.settings import KafkaSettings
+
 
 _PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,
@@ -128,7 +135,7 @@ class KafkaLog:
         return TopicIdentity(_hex(described.topic_id), terms)
 
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
-        return kafka_epochs.leader_epochs(self._options, topic, offsets)
+        return leader_epochs(self._options, topic, offsets)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -252,3 +259,178 @@ def _hex(topic_id: Any) -> str:
 
 def _code(error: KafkaException) -> int:
     return int(error.args[0].code())
+
+
+# The size of Kafka's records, by a look at a few of them: brokers do not tell how many bytes a range takes.
+
+# A look costs a fetch and the start of a consumer, about 50 ms, so not at every micro-batch. Records seldom change
+# their size within seconds.
+_SECONDS = 10.0
+_RECORDS = 100
+_CONSUMER: dict[str, Any] = {"max.partition.fetch.bytes": 1 << 20, "queued.max.messages.kbytes": 1 << 10}
+
+
+@dataclass(frozen=True)
+class _Average:
+    """What a record of a topic takes in bytes, and when that was seen (monotonic seconds)."""
+
+    bytes: int
+    at: float
+
+
+class RecordSizes:
+    """The average size of the records of each topic, remembered for some seconds."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = {**options, **_CONSUMER}
+        self._known: dict[str, _Average] = {}
+
+    def estimate(self, topic: str, partition: int, start: int, end: int) -> int:
+        """The number of offsets times the average of the records seen last, which were the first of some range.
+
+        A range of few records is not worth a look of its own, unless it is the first of all. In a topic that nobody has
+        looked at, records count as large as the largest that are known: many topics of a few records each are much
+        together.
+
+        Raises:
+            OffsetsVanished: retention removed the records at `start`.
+            SourceUnavailable: the brokers do not answer.
+        """
+        count = end - start
+        known = self._known.get(topic)
+        old = known is None or time.monotonic() - known.at > _SECONDS
+        if not self._known or (count > _RECORDS and old):
+            known = self._known[topic] = self._look(topic, partition, start, min(end, start + _RECORDS))
+        return count * (known.bytes if known is not None else max(each.bytes for each in self._known.values()))
+
+    def _look(self, topic: str, partition: int, start: int, end: int) -> _Average:
+        runs = kafka_range.read(self._options, topic, partition, start, end)
+        try:
+            first = next(runs, None)
+        finally:
+            runs.close()
+        size = kafka_range.bytes_of(first) // len(first) if first is not None else 0
+        return _Average(size, time.monotonic())
+
+
+# Waiting for records of Kafka: a fetch that the broker holds until a record comes, and no requests meanwhile.
+
+_WAIT: dict[str, Any] = {
+    # The end of a partition is where the wait begins, not news.
+    "enable.partition.eof": False,
+    # The broker answers when a record comes, or after this time, and is asked again.
+    "fetch.wait.max.ms": 500,
+    # One record is enough to know; the broker sends at least one batch, however small the limit.
+    "max.partition.fetch.bytes": 1,
+    "queued.min.messages": 1,
+}
+
+Places = dict[tuple[str, int], int]
+"""{(topic, partition): offset}."""
+
+
+class RecordWait:
+    """A consumer that waits at given offsets of any topics. Made when first needed; for one thread."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._consumer: Consumer | None = None
+        self._places: Places = {}
+
+    def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
+        """Return when one of the partitions has a committed record at or after its offset, or after `seconds`.
+
+        It also returns, at once, when the brokers report an error: whoever waits asks them next, and is told.
+        """
+        if self._consumer is None:
+            self._consumer = Consumer({**CONSUMER, **self._options, **_WAIT})
+        places = {(topic, number): at for topic, each in offsets.items() for number, at in each.items()}
+        if places != self._places:
+            self._consumer.assign([TopicPartition(topic, number, at) for (topic, number), at in places.items()])
+            self._places = places
+        if self._consumer.poll(seconds) is not None:
+            # Otherwise it would fetch on.
+            self._consumer.unassign()
+            self._places = {}
+
+
+# The terms of the leaders that took in given records of Kafka, by a look at each of them.
+#
+# A record keeps the term under which it was written for as long as it is kept, on every replica. So another term at
+# the same offset means another record.
+
+# One record of each partition is wanted: the broker sends at least one batch, however small the limit.
+_LOOK: dict[str, Any] = {"max.partition.fetch.bytes": 1, "queued.min.messages": 1}
+
+
+def leader_epochs(options: Mapping[str, Any], topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    """{partition: term of the leader that took in the record at that offset}; left out are records that are not there
+    (aborted, compacted away), and those of brokers that name no terms.
+
+    Args:
+        options: how to reach the brokers.
+        offsets: {partition: offset}, each below the partition's end and not before its begin.
+
+    Raises:
+        SourceUnavailable: the brokers refuse, or nothing has come for `TIMEOUT`.
+    """
+    if not offsets:
+        return {}
+    consumer = Consumer({**CONSUMER, **options, **_LOOK})
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in offsets.items()])
+        return _found(consumer, topic, offsets)
+    finally:
+        consumer.close()
+
+
+def _found(consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    waiting, found = set(offsets), dict[int, int]()
+    last_answer = time.monotonic()
+    while waiting:
+        messages: list[Any] = consumer.consume(num_messages=len(waiting), timeout=0.05)
+        for message in messages:
+            partition, error = message.partition(), message.error()
+            if error is not None and error.code() != END:
+                if not error.retriable() and error.code() not in PASSING:
+                    raise unavailable(str(KafkaException(error)))
+            elif partition in waiting:
+                # The first that comes: the record itself, or a later one or the end where it is not there.
+                waiting.discard(partition)
+                epoch = message.leader_epoch() if error is None else None
+                if epoch is not None and message.offset() == offsets[partition]:
+                    found[partition] = epoch
+        if messages:
+            last_answer = time.monotonic()
+        elif time.monotonic() - last_answer > TIMEOUT:
+            raise unavailable(f"topic '{topic}' gives no record of the partitions {sorted(waiting)}")
+    return found
+
+
+# One record handed to a producer of Kafka, which waits whenever its queue is full.
+
+_BY_KEY = -1
+
+
+def send(producer: Producer, topic: str, record: Record, delivered: Any = None) -> None:
+    """Hand over a record; it is delivered later.
+
+    Args:
+        delivered: called with the error, or None and the message, by a later call of the producer.
+    """
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers),
+                on_delivery=delivered,
+                partition=_BY_KEY if record.partition is None else record.partition,
+            )
+            break
+        except BufferError:
+            # The queue is full: let acknowledgements come in.
+            producer.poll(0.5)
+    producer.poll(0)

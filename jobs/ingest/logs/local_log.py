@@ -1,6 +1,6 @@
 """The embedded log: a directory per topic, append-only files, no broker. Safe for many producers at once.
 
-    <lake>/topics/<topic>/topic.json       its name, number of partitions and id (jobs.ingest.logs.topic_file)
+    <lake>/topics/<topic>/topic.json       its name, number of partitions and id (jobs.ingest.logs.segments)
     <lake>/topics/<topic>/<number>.log     one immutable segment (strandline.jobs.ingest.logs.segment)
 
 A call of `produce` makes one segment, for all the partitions that it has records for. The producer writes and syncs a
@@ -14,12 +14,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.logs import segment, topic_file
-from strandline.jobs.ingest.logs.damage import missing
+from strandline.jobs.ingest.logs import segment
 from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity
 from strandline.jobs.ingest.logs.partitioner import partition_for
-from strandline.jobs.ingest.logs.record_bytes import decode_into
-from strandline.jobs.ingest.logs.segments import Segments
+from strandline.jobs.ingest.logs.segment import decode_into, missing
+from strandline.jobs.ingest.logs.segments import TOPIC_FILE, Segments, read_topic_file, write_topic_file
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import create, make_folder, sync_folder
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from strandline.jobs.ingest.logs.log import Record
-    from strandline.jobs.ingest.logs.segment import Encoded, Header
-    from strandline.jobs.ingest.logs.topic_file import TopicFile
+    from strandline.jobs.ingest.logs.segment import Encoded, SegmentHeader
+    from strandline.jobs.ingest.logs.segments import TopicFile
     from strandline.state_store.layout import Lake
 
 # How often a wait looks at the ends. A look at a folder takes 0.1 ms; one at an object store is a request that costs.
@@ -46,7 +45,7 @@ class LocalLog:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._newest: dict[tuple[str, str], Header] = {}
+        self._newest: dict[tuple[str, str], SegmentHeader] = {}
         """By the topic's name and id: a topic that was made again begins anew."""
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
@@ -55,14 +54,14 @@ class LocalLog:
             return
         folder = self._lake.topic(topic)
         make_folder(folder)
-        topic_file.write(folder, topic, partitions)
+        write_topic_file(folder, topic, partitions)
 
     def exists(self, topic: str) -> bool:
-        return (self._lake.topic(topic) / topic_file.NAME).exists()
+        return (self._lake.topic(topic) / TOPIC_FILE).exists()
 
     def topics(self) -> list[str]:
-        found = (folder / topic_file.NAME for folder in folders_in(self._lake.topic("x").parent))
-        return sorted(topic_file.read(path).topic for path in found if path.exists())
+        found = (folder / TOPIC_FILE for folder in folders_in(self._lake.topic("x").parent))
+        return sorted(read_topic_file(path).topic for path in found if path.exists())
 
     def identity(self, topic: str) -> TopicIdentity:
         """The id in the topic's file. There are no leaders: the files are the only copy."""
@@ -153,7 +152,7 @@ class LocalLog:
     def _described(self, topic: str) -> TopicFile:
         folder = self._lake.topic(topic)
         try:
-            return topic_file.read(folder / topic_file.NAME)
+            return read_topic_file(folder / TOPIC_FILE)
         except FileNotFoundError:
             raise TopicMissing(
                 f"topic '{topic}' is not there",
@@ -164,7 +163,7 @@ class LocalLog:
     def _segments(self, described: TopicFile) -> Segments:
         return Segments(self._lake.topic(described.topic), described)
 
-    def _head(self, described: TopicFile) -> Header:
+    def _head(self, described: TopicFile) -> SegmentHeader:
         """The newest segment's header. Starts from the last one known: the folder is listed only once."""
         name = (described.topic, described.id)
         known = self._newest.get(name)
@@ -177,7 +176,7 @@ class LocalLog:
 
     def _append(
         self, described: TopicFile, added: Mapping[int, Encoded], ends: Mapping[int, int] | None
-    ) -> Header | None:
+    ) -> SegmentHeader | None:
         segments = self._segments(described)
         body = b"".join(part.data for part in added.values())
         while True:
@@ -195,7 +194,7 @@ class LocalLog:
                 return header
 
 
-def _pieces(segments: Segments, chain: Sequence[Header], offsets: range, partition: int) -> Iterator[_Piece]:
+def _pieces(segments: Segments, chain: Sequence[SegmentHeader], offsets: range, partition: int) -> Iterator[_Piece]:
     """The range as it lies in the files: pieces of at most `CHUNK` records."""
     start, end = offsets.start, offsets.stop
     begin = chain[0].parts[partition].base if chain else end

@@ -17,16 +17,100 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from strandline.jobs.ingest.logs import record_bytes
-from strandline.jobs.ingest.logs.damage import damaged
 from strandline.jobs.ingest.logs.log import CHUNK
+from strandline.state_store.errors import CorruptState
 from strandline.state_store.paths import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from strandline.jobs.ingest.logs.log import Record
+    from strandline.jobs.ingest.logs.log import Header, Record, Records
     from strandline.state_store.paths import LakePath
+
+
+# The errors of files of the local log that are not as they were written.
+
+
+def damaged(path: LakePath) -> CorruptState:
+    """The error for a file whose checksums or numbers do not fit."""
+    return CorruptState(
+        "a file of the local log does not read back as it was written",
+        where=str(path),
+        hint="restore the file from a backup of the lake",
+    )
+
+
+def missing(folder: LakePath, partition: int, offset: int) -> CorruptState:
+    """The error for a record that no file holds, though later ones are there."""
+    return CorruptState(
+        f"the local log has no record at offset {offset} of partition {partition}",
+        where=str(folder),
+        hint="a segment file was removed: restore it from a backup of the lake",
+    )
+
+
+# The bytes of records in the files of the local log.
+#
+#     record   timestamp i64 · key · value · header count u32 · (name · value) per header
+#     a field  length i32 (-1: null), then its bytes
+#
+# All numbers are little-endian. The bytes carry no checksum: what holds them does.
+
+_TIME = struct.Struct("<q")
+_TIME_AND_KEY = struct.Struct("<qi")
+_LENGTH = struct.Struct("<i")
+_COUNT = struct.Struct("<I")
+
+
+def record_bytes(record: Record) -> bytes:
+    """The bytes of one record. Its offset is not among them."""
+    parts = [_TIME.pack(record.timestamp_ms), _field(record.key), _field(record.value)]
+    parts.append(_COUNT.pack(len(record.headers)))
+    for name, value in record.headers:
+        parts += (_field(name.encode()), _field(value))
+    return b"".join(parts)
+
+
+def decode_into(records: Records, data: bytes, offsets: Sequence[int]) -> None:
+    """Add the records of `data`, one for each offset, to `records`."""
+    position = 0
+    for _ in offsets:
+        timestamp, size = _TIME_AND_KEY.unpack_from(data, position)
+        key, position = _bytes_at(data, position + 12, size)
+        value, position = _field_at(data, position)
+        headers, position = _headers_at(data, position)
+        records.timestamps.append(timestamp)
+        records.keys.append(key)
+        records.values.append(value)
+        records.headers.append(headers)
+    records.offsets += offsets
+
+
+def _field(value: bytes | None) -> bytes:
+    return _LENGTH.pack(-1) if value is None else _LENGTH.pack(len(value)) + value
+
+
+def _bytes_at(data: bytes, position: int, size: int) -> tuple[bytes | None, int]:
+    return (None, position) if size < 0 else (data[position : position + size], position + size)
+
+
+def _field_at(data: bytes, position: int) -> tuple[bytes | None, int]:
+    (size,) = _LENGTH.unpack_from(data, position)
+    return _bytes_at(data, position + 4, size)
+
+
+def _headers_at(data: bytes, position: int) -> tuple[list[Header] | None, int]:
+    (number,) = _COUNT.unpack_from(data, position)
+    position += 4
+    if not number:
+        return None, position
+    headers: list[Header] = []
+    for _ in range(number):
+        name, position = _field_at(data, position)
+        value, position = _field_at(data, position)
+        headers.append(((name or b"").decode(), value))
+    return headers, position
+
 
 NONE = -1
 """The number before the first segment."""
@@ -65,7 +149,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Header:
+class SegmentHeader:
     """The header of a segment."""
 
     number: int
@@ -107,7 +191,7 @@ def encode(records: Sequence[Record]) -> Encoded:
     held: list[bytes] = []
     size = 0
     for record in records:
-        data = record_bytes.encode(record)
+        data = record_bytes(record)
         if held and (size + len(data) > _FRAME_BYTES or len(held) == CHUNK):
             frames.append(_frame(held))
             held, size = [], 0
@@ -117,7 +201,7 @@ def encode(records: Sequence[Record]) -> Encoded:
     return Encoded(len(records), b"".join(frames))
 
 
-def following(before: Header, added: Mapping[int, Encoded]) -> Header:
+def following(before: SegmentHeader, added: Mapping[int, Encoded]) -> SegmentHeader:
     """The header of the segment that adds these records, {partition: frames}, to a topic that stands at `before`."""
     parts = list(before.parts)
     for partition, part in enumerate(before.parts):
@@ -125,10 +209,10 @@ def following(before: Header, added: Mapping[int, Encoded]) -> Header:
         count, length = (more.count, len(more.data)) if more is not None else (0, 0)
         earlier = before.number if part.count else part.earlier
         parts[partition] = Part(part.end + count, count, part.total + length, length, earlier)
-    return Header(before.number + 1, before.topic_id, tuple(parts))
+    return SegmentHeader(before.number + 1, before.topic_id, tuple(parts))
 
 
-def header_bytes(header: Header) -> bytes:
+def header_bytes(header: SegmentHeader) -> bytes:
     """The header as it stands in the file."""
     fixed = _FIXED.pack(_MAGIC, len(header.parts), header.number, _id_bytes(header.topic_id))
     entries = [_ENTRY.pack(part.end, part.count, part.total, part.length, part.earlier) for part in header.parts]
@@ -136,7 +220,7 @@ def header_bytes(header: Header) -> bytes:
     return data + _CRC.pack(zlib.crc32(data))
 
 
-def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> Header:
+def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> SegmentHeader:
     """The header of a segment.
 
     Raises:
@@ -151,10 +235,10 @@ def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> 
     if _FIXED.unpack_from(data) != (_MAGIC, partitions, number, _id_bytes(topic_id)):
         raise damaged(path)
     entries = _ENTRY.iter_unpack(data[_FIXED.size : -_CRC.size])
-    return Header(number, topic_id, tuple(Part(*entry) for entry in entries))
+    return SegmentHeader(number, topic_id, tuple(Part(*entry) for entry in entries))
 
 
-def frames(file: BinaryIO, path: LakePath, header: Header, partition: int) -> Iterator[Frame]:
+def frames(file: BinaryIO, path: LakePath, header: SegmentHeader, partition: int) -> Iterator[Frame]:
     """The frames of a partition, by their heads alone.
 
     Raises:

@@ -8,17 +8,70 @@ end of its range by halving, and opens no segment of other partitions' records o
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from strandline.jobs.ingest.logs import segment
-from strandline.jobs.ingest.logs.damage import missing
-from strandline.jobs.ingest.logs.segment import NONE, Header, Part
+from strandline.jobs.ingest.logs.segment import NONE, Part, SegmentHeader, missing
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import create
 from strandline.state_store.paths import file_names, open_file
 
 if TYPE_CHECKING:
-    from strandline.jobs.ingest.logs.topic_file import TopicFile
     from strandline.state_store.paths import LakePath
+
+
+# The file that says what a local topic is: its name, its number of partitions and its id.
+#
+#     topic.json   {"format": 2, "topic": …, "partitions": n, "id": 32 hex digits, "crc": crc32 of the other members}
+#
+# A topic gets its id when it is made, so one that was removed and made again is told from the first.
+
+TOPIC_FILE = "topic.json"
+_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class TopicFile:
+    """One local topic."""
+
+    topic: str
+    partitions: int
+    id: str
+    format: int = _FORMAT
+
+
+def write_topic_file(folder: LakePath, topic: str, partitions: int) -> None:
+    """Write the file of a new topic; of several processes that do, the first one's stays."""
+    members = asdict(TopicFile(topic, partitions, uuid4().hex))
+    create(folder / TOPIC_FILE, json.dumps({**members, "crc": of_members(members, ascii_only=True)}).encode())
+
+
+def read_topic_file(path: LakePath) -> TopicFile:
+    """The topic that the file describes.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CorruptState: it is not as it was written, or of a format that this version does not read.
+    """
+    try:
+        members = json.loads(path.read_bytes())
+        version = members["format"]
+        checksum = members.pop("crc")
+        if version == _FORMAT and checksum == of_members(members, ascii_only=True):
+            return TopicFile(**members)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise CorruptState(
+        "the file that describes a local topic does not read back as it was written",
+        where=str(path),
+        hint="restore the file from a backup of the lake",
+    )
+
 
 _SUFFIX = ".log"
 _DIGITS = 20
@@ -39,11 +92,11 @@ class Segments:
         names = [name for name in file_names(self._folder) if name.endswith(_SUFFIX)]
         return sorted(int(name[:_DIGITS]) for name in names if len(name) == _DIGITS + len(_SUFFIX))
 
-    def header(self, number: int) -> Header:
+    def header(self, number: int) -> SegmentHeader:
         """The header of a segment. Raises FileNotFoundError, CorruptState."""
         return segment.read_header(self.path(number), number, self._topic.id, self._topic.partitions)
 
-    def newest(self, known: Header | None = None) -> Header:
+    def newest(self, known: SegmentHeader | None = None) -> SegmentHeader:
         """The header of the newest segment; before the first one, a header with the number `NONE`.
 
         Args:
@@ -64,7 +117,7 @@ class Segments:
         bases = [part.base for part in self.header(numbers[0]).parts] if numbers else [0] * self._topic.partitions
         return dict(enumerate(bases))
 
-    def chain(self, partition: int, start: int, end: int, newest: Header) -> list[Header]:
+    def chain(self, partition: int, start: int, end: int, newest: SegmentHeader) -> list[SegmentHeader]:
         """The segments that hold the partition's records with start <= offset < end, in order.
 
         Raises:
@@ -75,7 +128,7 @@ class Segments:
             if end > newest.parts[partition].end:
                 raise missing(self._folder, partition, end - 1)
             return []
-        found: list[Header] = []
+        found: list[SegmentHeader] = []
         while number != NONE:
             header = self._linked(number, partition, expected)
             part = header.parts[partition]
@@ -86,7 +139,7 @@ class Segments:
             number, expected = part.earlier, part.base
         return found[::-1]
 
-    def size(self, partition: int, start: int, end: int, newest: Header) -> int:
+    def size(self, partition: int, start: int, end: int, newest: SegmentHeader) -> int:
         """The bytes of the partition's records with start <= offset < end: exact for whole frames, else by their share.
 
         Raises:
@@ -94,7 +147,7 @@ class Segments:
         """
         return self._bytes_before(partition, end, newest) - self._bytes_before(partition, start, newest)
 
-    def _bytes_before(self, partition: int, offset: int, newest: Header) -> int:
+    def _bytes_before(self, partition: int, offset: int, newest: SegmentHeader) -> int:
         number = self._reaching(partition, offset, newest)
         header = newest if number > newest.number else self.header(number)
         part = header.parts[partition]
@@ -108,7 +161,7 @@ class Segments:
                 total += frame.size * min(offset - frame.base, frame.count) // frame.count
         return total
 
-    def _reaching(self, partition: int, offset: int, newest: Header) -> int:
+    def _reaching(self, partition: int, offset: int, newest: SegmentHeader) -> int:
         """The number of the first segment that leaves the partition at `offset` or behind it."""
 
         def end(number: int) -> int:
@@ -121,7 +174,7 @@ class Segments:
 
         return bisect_left(range(newest.number + 1), offset, key=end)
 
-    def _linked(self, number: int, partition: int, expected: int | None) -> Header:
+    def _linked(self, number: int, partition: int, expected: int | None) -> SegmentHeader:
         """The header of a segment that ends where the later one begins."""
         try:
             header = self.header(number)
@@ -131,5 +184,5 @@ class Segments:
             raise missing(self._folder, partition, expected - 1)
         return header
 
-    def _before_the_first(self) -> Header:
-        return Header(NONE, self._topic.id, (Part(end=0),) * self._topic.partitions)
+    def _before_the_first(self) -> SegmentHeader:
+        return SegmentHeader(NONE, self._topic.id, (Part(end=0),) * self._topic.partitions)

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from strandline.jobs.ingest.identity import check_same_records
 from strandline.jobs.ingest.logs.log import Log, TopicIdentity
-from strandline.jobs.ingest.same_records import check_same_records
 from strandline.jobs.ingest.source import Reading, TopicsReader
 from strandline.jobs.model.errors import RecordsReplaced, revive
 from strandline.jobs.model.settings import Settings

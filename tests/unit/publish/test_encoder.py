@@ -14,8 +14,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import EncodeFailed
 from strandline.jobs.publish.declared import NULLS_COME_BACK
-from strandline.jobs.publish.decoder import decoded_rows
-from strandline.jobs.publish.encoder import Encoder, Origin
+from strandline.jobs.publish.encoder import Encoder, Origin, decoded_rows
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey
 from strandline.state_store.tablespec import WEIGHT

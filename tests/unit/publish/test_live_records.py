@@ -7,8 +7,8 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.publish.encoder import live_records
 from strandline.jobs.publish.errors import TopicTaken
-from strandline.jobs.publish.live_records import live_records
 from strandline.state_store.layout import Lake
 
 OURS = (("strandline.view", b"v"),)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.jobs.ingest.formats import columns
 from strandline.jobs.ingest.formats.encoding import wire_value
 from strandline.jobs.ingest.formats.format import open_format
-from strandline.jobs.ingest.formats.protobuf_messages import message_class
+from strandline.jobs.ingest.formats.protobuf_format import message_class
 from strandline.jobs.ingest.formats.protobuf_schema import schema_of
 from strandline.jobs.ingest.formats.registry import LocalRegistry
 from strandline.jobs.model import types as t

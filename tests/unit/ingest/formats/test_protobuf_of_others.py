@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from strandline.jobs.ingest.formats.protobuf_messages import message_class
+from strandline.jobs.ingest.formats.protobuf_format import message_class
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SourceUnavailable
 from tests.unit.ingest.formats.decoding import decode, source

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from strandline.jobs.ingest.logs import kafka_epochs
-from strandline.jobs.ingest.logs.kafka_epochs import leader_epochs
+from strandline.jobs.ingest.logs import kafka_log
+from strandline.jobs.ingest.logs.kafka_log import leader_epochs
 from strandline.jobs.model.errors import SourceUnavailable
 
 
@@ -50,7 +50,7 @@ def test_the_record_itself_tells_its_term(monkeypatch: pytest.MonkeyPatch) -> No
         [message(-1, -1, error=passing), message(1, 9, 5), message(2, 6, error=end)],
         [message(3, 1, None)],
     )
-    monkeypatch.setattr(kafka_epochs, "Consumer", consumer)
+    monkeypatch.setattr(kafka_log, "Consumer", consumer)
     assert leader_epochs({}, "t", {0: 7, 1: 8, 2: 5, 3: 1}) == {0: 3}
     assert consumer.assigned == {0: 7, 1: 8, 2: 5, 3: 1}
     assert consumer.closed
@@ -61,11 +61,11 @@ def test_no_record_is_no_look() -> None:
 
 
 def test_silent_and_refusing_brokers_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_epochs, "TIMEOUT", 0.0)
-    monkeypatch.setattr(kafka_epochs, "Consumer", _Consumer([], []))
+    monkeypatch.setattr(kafka_log, "TIMEOUT", 0.0)
+    monkeypatch.setattr(kafka_log, "Consumer", _Consumer([], []))
     with pytest.raises(SourceUnavailable, match=r"'t' gives no record of the partitions \[4\]"):
         leader_epochs({}, "t", {4: 1})
     refused = message(4, -1, error=KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    monkeypatch.setattr(kafka_epochs, "Consumer", _Consumer([refused]))
+    monkeypatch.setattr(kafka_log, "Consumer", _Consumer([refused]))
     with pytest.raises(SourceUnavailable, match=r"[Aa]uthorization"):
         leader_epochs({}, "t", {4: 1})

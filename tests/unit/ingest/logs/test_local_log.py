@@ -12,9 +12,8 @@ import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Record, Records
-from strandline.jobs.ingest.logs.segment import Header
-from strandline.jobs.ingest.logs.segments import Segments
-from strandline.jobs.ingest.logs.topic_file import TopicFile
+from strandline.jobs.ingest.logs.segment import SegmentHeader
+from strandline.jobs.ingest.logs.segments import Segments, TopicFile
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import Lake
@@ -124,7 +123,7 @@ def test_ten_thousand_small_files_are_read_by_those_of_the_range(lake: Lake, mon
     opened: list[int] = []
     header = Segments.header
 
-    def told(self: Segments, number: int) -> Header:
+    def told(self: Segments, number: int) -> SegmentHeader:
         opened.append(number)
         return header(self, number)
 
@@ -220,7 +219,7 @@ def test_a_topic_removed_under_a_producer_is_missing(lake: Lake, monkeypatch: py
     log.ensure_topic("t")
     taken = LocalLog._head
 
-    def removed_meanwhile(self: LocalLog, described: TopicFile) -> Header:
+    def removed_meanwhile(self: LocalLog, described: TopicFile) -> SegmentHeader:
         head = taken(self, described)
         shutil.rmtree(on_disk(lake.topic("t")))
         return head
