@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,15 @@ import typer
 from strandline.jobs.cli.exits import exit_codes
 from strandline.jobs.cli.output import say
 from strandline.jobs.model.settings import load_settings
+
+
+class Replica(StrEnum):
+    """The backends of replicas, as the option names them."""
+
+    rocksdb = "rocksdb"
+    memory = "memory"
+    lmdb = "lmdb"
+    dynamodb = "dynamodb"
 
 
 def add_serving(app: typer.Typer) -> None:
@@ -27,6 +37,9 @@ def serve(
     postgres_port: Annotated[
         int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
     ] = None,
+    replica: Annotated[
+        Replica | None, typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb")
+    ] = None,
     allowed_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="a name by which browsers reach the server, or a proxy's")
     ] = None,
@@ -41,6 +54,9 @@ def serve(
         raise typer.BadParameter("--listen is HOST:PORT")
     with exit_codes():
         settings = load_settings()
+        if replica is not None:
+            server = settings.server.model_copy(update={"replica": replica.value})
+            settings = settings.model_copy(update={"server": server})
         options = ServerOptions(
             *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
             allowed_hosts=tuple(allowed_host or ()),

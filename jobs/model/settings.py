@@ -48,6 +48,10 @@ EngineChoice = Literal["auto", "spark", "duckdb"]
 two everything."""
 
 
+ReplicaChoice = Literal["rocksdb", "memory", "lmdb", "dynamodb"]
+"""What holds the replicas of a server."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -166,15 +170,18 @@ class BackupSettings(_Section):
 
 
 class ServerSettings(_Section):
-    """Address of the HTTP server, to which Dagster's asset pages link."""
+    """The HTTP server: its address, to which Dagster's asset pages link, and the backend of its replicas."""
 
     url: str | None = None
+    replica: ReplicaChoice = "rocksdb"
+    dynamodb_table: str = Field(default="strandline-replicas", min_length=3, max_length=255, pattern=r"^[\w.-]+$")
+    dynamodb_endpoint: str | None = None
 
-    @field_validator("url")
+    @field_validator("url", "dynamodb_endpoint")
     @classmethod
     def _over_http(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("https://", "http://")):
-            raise ValueError("the server's address begins with https:// or http://")
+            raise ValueError("the address begins with https:// or http://")
         return value
 
 

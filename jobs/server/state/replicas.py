@@ -22,6 +22,7 @@ from uuid import uuid4
 from strandline.jobs.serve.keyed import NotByKey
 from strandline.jobs.serve.looking import Looking
 from strandline.jobs.serve.reflected import Reflected, reflected
+from strandline.jobs.server.state.backends import open_rocksdb
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import (
@@ -39,7 +40,6 @@ from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import safe_name
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.replica import Replica
-from strandline.state_store.replicas.rocksdb import RocksStore
 from strandline.state_store.replicas.state import Layout, Phase, ReplicaState
 from strandline.state_store.replicas.store import Watched
 
@@ -60,8 +60,6 @@ T = TypeVar("T")
 
 log = logging.getLogger("strandline.server")
 
-# Of all replicas of a server together some hundreds of MB: the blocks that are read again and again.
-_CACHE_BYTES = 64 << 20
 _KEPT_VERSIONS = 8
 _LATE_SECONDS: Final = 30.0
 """Six looks: a replica whose thread hangs for so long does not know any more how far it is behind."""
@@ -70,10 +68,6 @@ _LONGEST_PAUSE_SECONDS: Final = 300.0
 """Between two attempts to make a replica anew, each twice the one before: a restore reads the whole table."""
 _READER_FILE: Final = ".reader"
 _READER: Final = re.compile(rb"[0-9a-f]{16}")
-
-
-def _rocksdb(folder: Path) -> Store:
-    return RocksStore(folder, _CACHE_BYTES)
 
 
 class Followed(Looking):
@@ -323,13 +317,13 @@ class Replicas:
         lake: Lake,
         folder: Path,
         moved: Callable[[str], None],
-        open_store: Callable[[Path], Store] = _rocksdb,
+        open_store: Callable[[Path], Store] = open_rocksdb,
     ) -> None:
         self._lake = lake
         self._folder = folder
         self._moved = moved
         self._open_store = open_store
-        self.reader_name = f"serve-{_reader_of(folder)}"
+        self.reader_name = reader_of(folder)
         self._lock = Lock()
         self._followed: dict[str, Followed] = {}
 
@@ -377,13 +371,13 @@ class Replicas:
             each.close()
 
 
-def _reader_of(folder: Path) -> str:
-    """By what name this folder's replicas lease versions: another one for each server of a lake, the same at each start
-    of one, lost with its replicas."""
+def reader_of(folder: Path) -> str:
+    """Find the name by which this folder's replicas lease versions: another one for each server of a lake, the same at
+    each start of one, lost with its replicas."""
     file = folder / _READER_FILE
     known = file.read_bytes() if file.exists() else b""
     if not _READER.fullmatch(known):
         make_folder(folder)
         known = uuid4().hex[:16].encode()
         replace_file(file, known)
-    return known.decode()
+    return f"serve-{known.decode()}"

@@ -18,13 +18,14 @@ from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens
 from strandline.jobs.server.changes.hub import Hub
 from strandline.jobs.server.changes.versions import VersionProcess
 from strandline.jobs.server.queries.pool import Queries
+from strandline.jobs.server.state.backends import store_opener
 from strandline.jobs.server.state.by_key import KeyedQueries
 from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.cuts import Cuts
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.server.state.metrics import Kept, Metrics, Standing
 from strandline.jobs.server.state.partials import Partials
-from strandline.jobs.server.state.replicas import Replicas
+from strandline.jobs.server.state.replicas import Replicas, reader_of
 from strandline.jobs.server.state.topics import Topics
 from strandline.state_store.delta.heads import marked, newest_version
 from strandline.state_store.errors import StrandlineError
@@ -59,7 +60,9 @@ class Server:
         self.lake = Lake(settings.lake)
         self.catalogued = Catalogued(self.lake)
         self.metrics = Metrics()
-        self.replicas = Replicas(self.lake, options.folder / "replicas", self._arrived)
+        replicas = options.folder / "replicas"
+        open_store = store_opener(settings.server, reader_of(replicas))
+        self.replicas = Replicas(self.lake, replicas, self._arrived, open_store)
         self._versions = VersionProcess(settings, options.limits)
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
