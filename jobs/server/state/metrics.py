@@ -107,7 +107,7 @@ class Standing:
         yield failing
         yield anew
         yield GaugeMetricFamily("strandline_subscribers", "Subscribers connected", value=self._hub.subscribers)
-        yield GaugeMetricFamily("strandline_subscribers_dropped", "Let go for being slow", value=self._hub.dropped)
+        yield CounterMetricFamily("strandline_subscribers_dropped", "Let go for being slow", value=self._hub.dropped)
 
 
 class Kept:

@@ -14,6 +14,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import looking
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.state import backends
 from strandline.jobs.server.state import replicas as module
 from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.replicas import Followed, Replicas
@@ -178,12 +179,12 @@ def test_a_server_whose_replica_failed_answers_from_the_table_and_is_not_ready(
 ) -> None:
     stores: list[FaultyStore] = []
 
-    def opened(_folder: Path, _cache_bytes: int) -> Store:
+    def opened(_folder: Path) -> Store:
         stores.append(FaultyStore(MemoryStore()))
         stores[-1].fault = stores[0].fault
         return stores[-1]
 
-    monkeypatch.setattr(module, "RocksStore", opened)
+    monkeypatch.setattr(backends, "open_rocksdb", opened)
     app = application(served.settings, ServerOptions(tmp_path / "server", queries=1, wait_seconds=30.0))
     with TestClient(app, "http://127.0.0.1") as client:
         row = "/v1/views/by_town/rows/Rome"
