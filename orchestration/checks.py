@@ -25,8 +25,7 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Source, V
 from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.proofs import PROOFS, prove
-from strandline.jobs.operate.quality.quarantine import with_quarantine
+from strandline.jobs.operate.quality.proofs import PROOFS, prove, with_quarantine
 from strandline.jobs.operate.quality.vital_signs import VITAL_SIGNS, VitalSigns
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.metadata import data_docs

@@ -15,13 +15,11 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import load_settings
 from strandline.orchestration.alerts import alert_sensor
-from strandline.orchestration.assets import topics
 from strandline.orchestration.commits import commit_sensor
 from strandline.orchestration.launch import DrainClient
-from strandline.orchestration.operations import compact_job, lake_jobs
+from strandline.orchestration.operations import check_job, compact_job, lake_jobs, schedules
 from strandline.orchestration.ownership import OWNERS
-from strandline.orchestration.pipelines import pipeline_of, refresh_job
-from strandline.orchestration.schedules import check_job, schedules
+from strandline.orchestration.pipelines import pipeline_of, refresh_job, topics
 from strandline.orchestration.streaming import keeper
 from strandline.orchestration.translator import Translator
 from strandline.state_store.errors import CorruptState

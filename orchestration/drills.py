@@ -11,7 +11,7 @@ import dagster as dg
 
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.backup.manifest import numbers
+from strandline.jobs.operate.backup.image import numbers
 from strandline.jobs.operate.drills.history import record
 from strandline.jobs.operate.drills.plan import plan_drills
 from strandline.jobs.operate.drills.run import DrillResult, run_drill

@@ -3,20 +3,139 @@
 | job | runs |
 | --- | --- |
 | `compact` | merges, cleans up and folds, in the step itself |
-| `backup`, `restore`, `verify`, `rebuild`, `backfill` | the command of that name (`orchestration.commands`) |
+| `backup`, `restore`, `verify`, `rebuild`, `backfill` | the command of that name (`orchestration.operations`) |
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
-from collections.abc import Iterator, Mapping
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from pydantic import Field
 
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.maintenance.execute import TableResult, execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
-from strandline.orchestration.commands import run_command, told
+from strandline.jobs.run.lifeline import LIFELINE_FD
+from strandline.orchestration.launch import GRACE_SECONDS, Echo, lifeline
+from strandline.orchestration.processes import ProcessGroup
+
+# Runs a `strandline` command as a child process of a step: what a person would type, with its code, hints and JSON.
+#
+# A child of its own, since a rebuild may start a JVM, and so that a cancel ends all of it. Its standard error goes to
+# the run's compute logs; the objects that it prints are returned. When the step's process is killed, the child's
+# lifeline ends it (`jobs.run.lifeline`).
+
+# The exit code of a command that worked, and found something that is not as it must be.
+_FOUND_BROKEN = 1
+# An error of ours is a line and its hint.
+_SAID_LINES = 3
+
+
+def run_command(context: dg.OpExecutionContext, settings: Settings, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Run `strandline ARGUMENTS --json` over the lake of `settings` to its end.
+
+    Returns:
+        the objects that it printed.
+
+    Raises:
+        Failure: it ended with another code than 0. What it printed is in the failure's metadata.
+    """
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", *arguments, "--json"]
+    with tempfile.TemporaryFile("w+") as output, lifeline() as descriptor:
+        environment = {
+            **os.environ,
+            LIFELINE_FD: str(descriptor),
+            "STRANDLINE_LAKE": str(settings.lake),
+            "PYTHONUNBUFFERED": "1",
+        }
+        child = ProcessGroup(command, env=environment, stdout=output, stderr=subprocess.PIPE, pass_fds=[descriptor])
+        echo = Echo(child.stderr)
+        try:
+            context.log.info("started process %d: strandline %s", child.pid, " ".join(arguments))
+            code = child.wait()
+        finally:
+            child.stop(GRACE_SECONDS)
+            tail = echo.finish()
+        output.seek(0)
+        printed = [json.loads(line) for line in output if line.startswith("{")]
+    if code != 0:
+        told = "found what is not as it must be" if code == _FOUND_BROKEN else f"failed with exit code {code}"
+        shown = {"standard error (end)": dg.MetadataValue.md(f"```\n{tail.rstrip()}\n```")}
+        if printed:
+            shown["printed"] = dg.MetadataValue.md(f"```json\n{_lines(printed)}\n```")
+        last = "\n".join(tail.rstrip().splitlines()[-_SAID_LINES:])
+        raise dg.Failure(f"strandline {arguments[0]} {told}:\n{last}", metadata=shown, allow_retries=False)
+    return printed
+
+
+def told(printed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a command printed, as metadata: the numbers of a single object by name, so that Dagster plots them."""
+    numbers = printed[0] if len(printed) == 1 else {}
+    shown = {label: value for label, value in numbers.items() if isinstance(value, int | float | str)}
+    return {**shown, "printed": dg.MetadataValue.md(f"```json\n{_lines(printed)}\n```")}
+
+
+def _lines(printed: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(json.dumps(each) for each in printed)
+
+
+# The schedules of a lake: what is checked, compacted and rehearsed without anybody asking. All are on from the start.
+#
+# | job | when (UTC) | what |
+# | --- | --- | --- |
+# | `vital_signs` | every hour | state, freshness, dead letters, late rows of every view; also after each drain |
+# | `compact` | every hour, at half past | plans, then does what is due; nothing due costs one look at each log |
+# | `backup` | 02:00 | an incremental backup, where the settings name a destination |
+# | `proofs` | 03:00 | every view against its SQL, its changelog and its digest: reads all rows |
+# | `drills` | 04:00 | every recovery of every view, on copies |
+
+_CRON = {"vital_signs": "0 * * * *", "compact": "30 * * * *", "proofs": "0 3 * * *", "drills": "0 4 * * *"}
+# Before the drills, which restore what it has made.
+_BACKUP = {"backup": "0 2 * * *"}
+
+
+def check_job(
+    name: str, checks: Iterable[dg.AssetChecksDefinition], description: str
+) -> UnresolvedAssetJobDefinition | None:
+    """A job that makes some checks of all pipelines; None when there are none."""
+    found = list(checks)
+    if not found:
+        return None
+    return dg.define_asset_job(name, selection=made_by(found), description=description)
+
+
+def made_by(checks: Iterable[dg.AssetChecksDefinition]) -> dg.AssetSelection:
+    """The selection of checks alone, without the assets that they look at."""
+    return dg.AssetSelection.checks(*(key for each in checks for key in each.check_keys))
+
+
+def schedules(
+    jobs: Sequence[dg.JobDefinition | UnresolvedAssetJobDefinition], *, backed_up: bool
+) -> list[dg.ScheduleDefinition]:
+    """The schedules of those jobs that have one.
+
+    Args:
+        backed_up: the settings say where backups go.
+    """
+    crons = {**_CRON, **(_BACKUP if backed_up else {})}
+    return [
+        dg.ScheduleDefinition(
+            name=f"{job.name}_schedule",
+            job=job,
+            cron_schedule=crons[job.name],
+            execution_timezone="UTC",
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+        )
+        for job in jobs
+        if job.name in crons
+    ]
 
 
 class Compaction(dg.Config):

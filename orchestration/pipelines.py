@@ -1,35 +1,130 @@
 """One pipeline in Dagster: its assets, its checks and drills, the job that drains it, and its continuous mode."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from graphlib import TopologicalSorter
+from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.operate.quality.hindrances import Hindrances
-from strandline.orchestration.assets import pipeline_assets
-from strandline.orchestration.checks import cheap_evaluations, pipeline_checks
-from strandline.orchestration.commits import Shown, tables_of
+from strandline.jobs.model.definitions import Definition, Source, View
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
+from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks
+from strandline.orchestration.commits import Shown, last_told, tables_of
 from strandline.orchestration.drills import pipeline_drills
-from strandline.orchestration.roles import Role, asset_key, identifier
-from strandline.orchestration.schedules import made_by
+from strandline.orchestration.launch import DrainClient, drain_command
+from strandline.orchestration.metadata import with_definition
+from strandline.orchestration.operations import made_by
+from strandline.orchestration.roles import Role, asset_key, identifier, role_of, table_of
 from strandline.orchestration.streaming import stream_job
+from strandline.orchestration.translator import Translator
 from strandline.state_store.layout import Lake
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+# The assets of pipelines: for each, one subsettable multi-asset that drains it in a child process.
 
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+# A broker that restarts, or a writer that is just ending, is back within a minute: 5 s, 10 s, 20 s of waiting.
+_RETRIES = 3
+_FIRST_DELAY_SECONDS = 5
 
-    from strandline.jobs.model.definitions import Definition
-    from strandline.jobs.model.settings import Settings
-    from strandline.orchestration.checks import PipelineChecks
-    from strandline.orchestration.launch import DrainClient
-    from strandline.orchestration.translator import Translator
+
+def topics(translator: Translator, definitions: Iterable[Definition]) -> list[dg.AssetSpec]:
+    """The topics as external assets, each once: sources of several pipelines may read one topic, and a view that is
+    published fill it."""
+    specs = (spec for definition in definitions for spec in translator.specs(definition))
+    found: dict[dg.AssetKey, dg.AssetSpec] = {}
+    for spec in specs:
+        # The spec of whoever fills it says where its records come from.
+        if role_of(spec) is Role.TOPIC and (spec.key not in found or spec.deps):
+            found[spec.key] = spec
+    return list(found.values())
+
+
+def pipeline_assets(
+    pipeline: str,
+    definitions: Sequence[Definition],
+    translator: Translator,
+    client: DrainClient,
+    hindrances: Callable[[], Hindrances],
+    evaluations: Callable[[], Iterable[dg.AssetCheckEvaluation]],
+) -> dg.AssetsDefinition | None:
+    """The tables of one pipeline as one multi-asset; None when it has none.
+
+    The whole pipeline is one streaming query, so the whole pipeline is drained; a subset only limits the assets that
+    are reported. Two drains of one pipeline never run at once: they share a pool of one slot.
+
+    Args:
+        hindrances: what keeps tables of the lake from going on, now. Such a table is not materialized, since its rows
+            are not up to what its topics hold: the run says why, and fails.
+        evaluations: the pipeline's cheap checks, made when a table is not materialized.
+    """
+    found = [s for definition in definitions for s in translator.specs(definition) if role_of(s) is not Role.TOPIC]
+    if not found:
+        return None
+    specs = _inputs_first(found)
+
+    @dg.multi_asset(
+        name=f"{identifier(pipeline)}__drain",
+        specs=specs,
+        can_subset=True,
+        pool=f"pipeline:{identifier(pipeline)}",
+        description=f"Drains the pipeline `{pipeline}`: takes in what its topics hold and refreshes its views.",
+    )
+    def drained(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        tables = {spec.key.to_escaped_user_string(): _asked(spec, context.instance) for spec in specs}
+        done = _run(client, context, drain_command(pipeline), {"tables": tables})
+        results = {r.asset_key: r for r in done.get_results(implicit_materializations=False)}
+        found = hindrances()
+        hindered = {spec.key: one for spec in specs if (one := found.of(table_of(spec))) is not None}
+        # Dagster derives data versions on the way, so an asset must come after its inputs.
+        for spec in specs:
+            result = results.get(spec.key)
+            if isinstance(result, dg.MaterializeResult) and spec.key not in hindered:
+                yield with_definition(result, spec)
+        left = {key: one for key, one in hindered.items() if key in context.selected_asset_keys}
+        if left:
+            yield from (_observed(key, one) for key, one in left.items())
+            yield from evaluations()
+            told = "\n".join(f"{key.to_user_string()} is {one.state}: {one.why}" for key, one in left.items())
+            raise dg.Failure(told, allow_retries=False)
+
+    return drained
+
+
+def _observed(key: dg.AssetKey, found: Hindrance) -> dg.AssetObservation:
+    return dg.AssetObservation(key, metadata={"state": found.state, "why": found.why, "what to do": found.hint})
+
+
+def _asked(spec: dg.AssetSpec, instance: dg.DagsterInstance) -> dict[str, Any]:
+    """What the drain is asked to report of an asset: see `jobs.run.dagster_child`."""
+    return {"table": table_of(spec), "role": str(role_of(spec)), "told": last_told(instance, spec.key)}
+
+
+def _run(
+    client: DrainClient, context: dg.AssetExecutionContext, command: Sequence[str], extras: dict[str, Any]
+) -> dg.PipesClientCompletedInvocation:
+    """Run the drain, and request a retry where that may help.
+
+    Not by a RetryPolicy: Dagster applies one to a cancelled step as well, and would start the drain again.
+    """
+    try:
+        return client.run(context=context, command=command, extras=extras)
+    except dg.Failure as failure:
+        if not failure.allow_retries:
+            raise
+        delay = _FIRST_DELAY_SECONDS * 2**context.retry_number
+        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=delay) from failure
+
+
+def _inputs_first(specs: Sequence[dg.AssetSpec]) -> list[dg.AssetSpec]:
+    """The specs in topological order: a query that feeds an earlier stream may read a later view."""
+    by_key = {spec.key: spec for spec in specs}
+    edges = {spec.key: [dep.asset_key for dep in spec.deps if dep.asset_key in by_key] for spec in specs}
+    return [by_key[key] for key in TopologicalSorter(edges).static_order()]
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,203 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from strandline.jobs.model.definitions import Definition
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
 from strandline.orchestration.commits import last_told, tables_of
-from strandline.orchestration.keeper import KEEPER_TAG, Found, Start, Wait, decide, free_slots
 from strandline.orchestration.processes import Group
-from strandline.orchestration.progress import Progress
 from strandline.orchestration.roles import Role, identifier, role_of
-from strandline.orchestration.stream import Pace, Watch, stream_command
+from strandline.orchestration.stream import Pace, Progress, Watch, stream_command
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import Lake
-from strandline.state_store.lock import process
+from strandline.state_store.lock import Process, process
+
+# The keeper's decision on one pipeline at one tick, as data: which runs are lost, what to end, whether to start one.
+#
+# To launch a pipeline's stream is to ask that it be kept, and to stop its run is to ask that it be not.
+#
+# Dagster does not notice that a run's process died: under its default launcher such a run stays "started" for ever.
+# So each run notes its process in a tag, and this looks whether that lives.
+
+KEEPER_TAG: Final = "strandline/keeper"
+"""The tag of a run with the process that executes it: pid, start, boot, host."""
+
+_ACTIVE = (
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+)
+# The longest chain of failures that is counted: from then on the delay is the longest.
+_LOOK_BACK = 8
+_FIRST_DELAY_SECONDS = 15.0
+_LONGEST_DELAY_SECONDS = 900.0
+# The step notes its process in its first second; on a busy machine a minute after the run is "started".
+_NOTED_WITHIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the job.
+
+    Attributes:
+        changed: when its status changed last, milliseconds since the epoch.
+    """
+
+    run: DagsterRun
+    changed: int
+
+    @property
+    def process(self) -> Process | None:
+        """The process that executes it; None while it has noted none."""
+        words = self.run.tags.get(KEEPER_TAG, "").split(" ")
+        if len(words) != 4:
+            return None
+        return Process(int(words[0]), *words[1:])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a tick finds: the job's last runs, the newest first, and the stream's last beat."""
+
+    runs: Sequence[Run]
+    beat: Heartbeat | None
+
+    @classmethod
+    def of(cls, instance: DagsterInstance, job: str, lake: Lake, pipeline: str) -> "Found":
+        """Read it from Dagster's storage and from the lake."""
+        records = instance.get_run_records(RunsFilter(job_name=job), limit=_LOOK_BACK)
+        runs = [Run(each.dagster_run, int(each.update_timestamp.timestamp() * 1000)) for each in records]
+        return cls(runs, read_beat(lake, pipeline))
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a run, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Start none, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision of a tick.
+
+    Attributes:
+        lost: runs to be marked failed, each with its reason.
+        end: the pid of a stream that is silent; its processes are to be ended.
+        free: the ids of runs that failed and whose process is gone. They may still hold the pipeline's only slot, which
+            Dagster takes back half a minute later.
+    """
+
+    lost: tuple[tuple[DagsterRun, str], ...]
+    end: int | None
+    then: Start | Wait
+    free: tuple[str, ...] = ()
+
+
+def decide(found: Found, now_ms: int) -> Decision:
+    """Decide what a tick does; changes nothing."""
+    lost = {each.run.run_id: why for each in found.runs if (why := _lost(each, found.beat, now_ms)) is not None}
+    silent = _is_silent(found.beat, now_ms, 2.0)
+    kept = [each for each in found.runs if each.run.status in _ACTIVE and each.run.run_id not in lost]
+    ours = silent and found.beat is not None and found.beat.process.is_alive
+    end = found.beat.process.pid if ours and found.beat is not None and not kept else None
+    named = tuple((each.run, lost[each.run.run_id]) for each in found.runs if each.run.run_id in lost)
+    return Decision(named, end, _then(found, kept, lost, now_ms), tuple(_gone(found.runs)))
+
+
+def _gone(runs: Sequence[Run]) -> Iterator[str]:
+    for each in runs:
+        noted, unsuccessful = each.process, each.run.status in (DagsterRunStatus.FAILURE, *_ACTIVE)
+        if unsuccessful and noted is not None and noted.is_local and not noted.is_alive:
+            yield each.run.run_id
+
+
+def _then(found: Found, kept: Sequence[Run], lost: dict[str, str], now_ms: int) -> Start | Wait:
+    if kept:
+        said = f"; its stream's last heartbeat is {_age(found.beat, now_ms)} old" if found.beat is not None else ""
+        return Wait(f"run {kept[0].run.run_id[:8]} keeps it ({kept[0].run.status.value.lower()}{said})")
+    if lost:
+        return Start("the run that kept it is lost")
+    if not found.runs:
+        return Wait("it was never launched")
+    last = found.runs[0]
+    if last.run.status is DagsterRunStatus.CANCELED:
+        return Wait(f"run {last.run.run_id[:8]} was stopped by a person: launch {last.run.job_name} to go on")
+    failures = _failures(found.runs)
+    left = _delay(failures, found.beat) - (now_ms - last.changed) / 1000
+    if left > 0:
+        return Wait(f"it failed {failures} times in a row: it is started again in {left:.0f} s")
+    return Start("no run keeps it")
+
+
+def _delay(failures: int, beat: Heartbeat | None) -> float:
+    """The seconds from a failure to the next start; none when the stream was killed with its run, without a word."""
+    killed = beat is not None and not beat.ended
+    if not failures or (failures == 1 and killed):
+        return 0.0
+    return min(_FIRST_DELAY_SECONDS * 2.0 ** (failures - 1), _LONGEST_DELAY_SECONDS)
+
+
+def _lost(each: Run, beat: Heartbeat | None, now_ms: int) -> str | None:
+    """Why a run that Dagster takes for alive is not; None when it is."""
+    if each.run.status not in (DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING):
+        return None
+    noted = each.process
+    if noted is None:
+        late = now_ms - each.changed > _NOTED_WITHIN_SECONDS * 1000
+        return "its process never began to work" if late else None
+    if noted.is_local and not noted.is_alive:
+        return f"its process {noted.pid} is gone; the stream goes on without it, or is started again"
+    # The run itself looks too, and fails sooner: twice the time means that it does not look any more.
+    if _is_silent(beat, now_ms, 2.0):
+        return f"its stream has been silent for {_age(beat, now_ms)}"
+    return None
+
+
+def _is_silent(beat: Heartbeat | None, now_ms: int, times: float) -> bool:
+    running = beat is not None and beat.mode == "continuous" and beat.is_running
+    return running and beat is not None and beat.silent_seconds(now_ms) > times * SILENT_SECONDS
+
+
+def _failures(runs: Sequence[Run]) -> int:
+    """How many of the newest runs failed, without one that did not in between."""
+    return len(list(_while_failed(runs)))
+
+
+def _while_failed(runs: Sequence[Run]) -> Iterator[Run]:
+    for each in runs:
+        if each.run.status is not DagsterRunStatus.FAILURE:
+            return
+        yield each
+
+
+def _age(beat: Heartbeat | None, now_ms: int) -> str:
+    return "unknown" if beat is None else f"{beat.silent_seconds(now_ms):.0f} s"
+
+
+def free_slots(instance: DagsterInstance, runs: Sequence[str]) -> None:
+    """Take back the slots of pools that these runs hold, by their ids. Their processes must be gone."""
+    storage = instance.event_log_storage
+    if storage.supports_global_concurrency_limits:
+        for run_id in set(runs) & set(storage.get_concurrency_run_ids()):
+            storage.free_concurrency_slots_for_run(run_id)
+
 
 _INTERVAL_SECONDS = 10
 """Between two ticks, of which each costs a query of the last runs and one small file for each pipeline. A stream that

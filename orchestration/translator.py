@@ -25,13 +25,14 @@ from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
 from strandline.jobs.publish.declared import published
 from strandline.orchestration.changelog_topics import changelog_topic
-from strandline.orchestration.lineage import Origin, lineage
 from strandline.orchestration.metadata import (
     COLUMN_SCHEMA,
+    Origin,
     column_lineage,
     column_schema,
     copied,
     described,
+    lineage,
     schema_of,
     served,
 )

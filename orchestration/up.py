@@ -17,20 +17,152 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline.jobs.model.settings import load_settings
-from strandline.orchestration.processes import signals_held_back
-from strandline.orchestration.served import link_assets, server_command, token_file
-from strandline.orchestration.services import Service
+from strandline.jobs.server.access.tokens import make_token
+from strandline.orchestration.processes import ProcessGroup, last_lines, signals_held_back
 from strandline.state_store.errors import SettingsError, StrandlineError
-from strandline.state_store.files import make_folder
+from strandline.state_store.failpoints import failpoint
+from strandline.state_store.files import disk_errors, make_folder, sync_file, sync_folder
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping, Sequence
+    from pathlib import Path
     from types import FrameType
+
+
+# The HTTP server beside Dagster: how `make up` starts it, with a token of its own, and where asset pages link to.
+#
+# DAGSTER_HOME/server/    tokens.json (hashes), token (readable by its owner alone), replicas, idempotency keys
+
+HOST: Final = "127.0.0.1"
+_NAME: Final = "make-up"
+_SCOPES: Final = ("read:*", "write:*", "operate:*")
+_URL: Final = "STRANDLINE_SERVER__URL"
+
+
+def server_command(home: Path, port: int) -> list[str]:
+    """The arguments of the Python that runs us, for a server on loopback."""
+    folder = home / "server"
+    listen = ["--listen", f"{HOST}:{port}"]
+    return [
+        "-m",
+        "strandline.jobs.cli",
+        "serve",
+        *listen,
+        "--folder",
+        str(folder),
+        "--tokens",
+        str(folder / "tokens.json"),
+    ]
+
+
+def token_file(home: Path) -> Path:
+    """The file with the server's token; both are made when they are missing.
+
+    Raises:
+        CorruptState: the file of the hashes does not read back.
+        DiskFailed: the disk is full or broken.
+    """
+    folder = home / "server"
+    tokens, file = folder / "tokens.json", folder / "token"
+    if not (tokens.exists() and file.exists()):
+        # The order for a kill: never a token whose hash is another's, nor a file without its token.
+        file.unlink(missing_ok=True)
+        text = make_token(tokens, _NAME, _SCOPES, None)
+        failpoint("before-token-file")
+        _write_private(file, f"{text}\n")
+    return file
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write a file in one step; nobody else can read it at any moment."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    with disk_errors(file):
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
+            failpoint("inside-token-file")
+            made.write(text)
+        sync_file(temporary)
+        os.replace(temporary, file)
+    sync_folder(file.parent)
+
+
+def link_assets(environment: MutableMapping[str, str], port: int) -> None:
+    """Let Dagster's asset pages link to the server, unless the settings name another place.
+
+    Args:
+        environment: of the processes that load the pipelines.
+    """
+    if load_settings().server.url is None:
+        environment[_URL] = f"http://{HOST}:{port}"
+
+
+# The processes behind `make up`, each kept alive: one that ends by itself is started again.
+#
+# Runs and streams do not depend on them; without the daemon nothing is scheduled, and without the webserver nothing
+# is shown; without the server nobody reads over HTTP.
+
+# The webserver and the daemon each stop a code server of their own first; they need 2–5 s.
+GRACE_SECONDS: Final = 20.0
+RESTARTS: Final = 5
+"""A service that ends as often within `SETTLED_SECONDS` of each start will not stay: the reason is in its log."""
+SETTLED_SECONDS: Final = 300.0
+_LOG_TAIL_LINES: Final = 20
+
+
+@dataclass
+class Service:
+    """One service: its command, the file its output goes to, and its process.
+
+    Args:
+        name: as messages call it.
+        arguments: of the Python that runs us.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    log: Path
+    process: ProcessGroup = field(init=False)
+    _began: float = field(init=False, default=0.0)
+    _ends: int = field(init=False, default=0)
+    _former: list[ProcessGroup] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.log.parent.mkdir(exist_ok=True)
+        self.log.write_text("")
+        self._start()
+
+    def tail(self) -> str:
+        """The last lines of its output."""
+        return "\n".join(last_lines(self.log, _LOG_TAIL_LINES))
+
+    def stop(self) -> None:
+        """End it with all that it started, also before it was last started again."""
+        for process in (self.process, *self._former):
+            process.stop(GRACE_SECONDS)
+
+    def revive(self) -> bool:
+        """Start it again if it has ended; false when it has ended too often."""
+        if self.process.poll() is None:
+            return True
+        self._ends = self._ends + 1 if time.monotonic() - self._began < SETTLED_SECONDS else 1
+        if self._ends > RESTARTS:
+            return False
+        print(f"{self.name} ended by itself and is started again; see {self.log}", file=sys.stderr)
+        # What it started is left alone: runs are among it. Its code server ends by itself, once they have ended.
+        self._former.append(self.process)
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        self._began = time.monotonic()
+        with self.log.open("a") as output, signals_held_back():
+            self.process = ProcessGroup([sys.executable, *self.arguments], stdout=output, stderr=output)
+
 
 _HOST = "127.0.0.1"
 _PORT = 3000

@@ -61,11 +61,11 @@ def main() -> int:
 
 @contextmanager
 def _spark(settings: Settings) -> Iterator[SparkSession]:
-    from strandline.jobs.run import s3a
+    from strandline.jobs.run import session
     from strandline.jobs.run.spark import spark_session
 
     print("Starting Spark …", file=sys.stderr)
-    with spark_session(settings.spark, jars=s3a.jars(Lake(settings.lake))) as spark:
+    with spark_session(settings.spark, jars=session.jars(Lake(settings.lake))) as spark:
         yield spark
 
 

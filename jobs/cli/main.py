@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
-from strandline.jobs.cli.operations import add_operations
+from strandline.jobs.cli.operations import add_operations, add_publishing
 from strandline.jobs.cli.output import Output, say
-from strandline.jobs.cli.publishing import add_publishing
 from strandline.jobs.cli.serving import add_serving
 from strandline.jobs.cli.testing import add_testing
 from strandline.jobs.model.settings import load_settings
@@ -152,7 +151,7 @@ def sql(
 @app.command()
 def status(json: Json = False) -> None:
     """Show every pipeline's tables with versions, rows and lag, what event logs keep, the last runs, what is wrong."""
-    from strandline.jobs.cli.watched import show_logs, show_runs
+    from strandline.jobs.cli.shown import show_logs, show_runs
     from strandline.jobs.session.status import status as all_tables
 
     with exit_codes():
@@ -169,8 +168,8 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
-    from strandline.jobs.cli.findings import show
     from strandline.jobs.cli.name_map import localized, name_map_in
+    from strandline.jobs.cli.shown import show
     from strandline.jobs.cli.steps import shown_steps
     from strandline.jobs.operate.verify.verify import verify as verify_tables
 
@@ -246,8 +245,8 @@ def _summary(report: RunReport, name_map: NameMap) -> str:
 
 def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]:
     """Run a pipeline, and show how it goes on; its report and the exit code."""
-    from strandline.jobs.cli.progress import shown
-    from strandline.jobs.cli.stopping import stopped_by_signal
+    from strandline.jobs.cli.exits import stopped_by_signal
+    from strandline.jobs.cli.steps import shown
     from strandline.jobs.run import pipeline as jobs_pipeline
     from strandline.jobs.run.outlook import outlook
 

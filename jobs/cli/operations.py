@@ -8,11 +8,11 @@ import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
 from strandline.jobs.cli.name_map import localized, name_map_in, note_stored
-from strandline.jobs.cli.operated import show_json, show_maintenance
 from strandline.jobs.cli.output import say
+from strandline.jobs.cli.shown import show_json, show_maintenance
 from strandline.jobs.cli.steps import shown_steps
 from strandline.jobs.model.settings import load_settings
-from strandline.state_store.errors import SettingsError
+from strandline.state_store.errors import SettingsError, TableMissing
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.rebuild import Rebuilt
+    from strandline.jobs.publish.publisher import Published
     from strandline.state_store.paths import LakePath
+
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="definitions or tables")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan and change nothing")]
@@ -75,9 +77,7 @@ def backfill(
 ) -> None:
     """Compute the rows of a range of time anew from history, prove them, and put what differs in place."""
     with exit_codes():
-        from strandline.jobs.operate.backfill.execute import execute_backfill
-        from strandline.jobs.operate.backfill.period import period_of
-        from strandline.jobs.operate.backfill.plan import plan_backfill
+        from strandline.jobs.operate.backfill import execute_backfill, period_of, plan_backfill
 
         settings = load_settings()
         name_map = name_map_in(settings)
@@ -103,8 +103,7 @@ def backup(
 ) -> None:
     """Back up the lake: only files that DEST has not yet are copied. Pipelines may run."""
     with exit_codes():
-        from strandline.jobs.operate.backup.execute import execute_backup
-        from strandline.jobs.operate.backup.plan import plan_backup
+        from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
         from strandline.jobs.operate.verify.findings import sized
 
         settings = load_settings()
@@ -164,7 +163,7 @@ def drill(
 ) -> None:
     """Rehearse recoveries on copies, never on the lake itself, and measure them."""
     with exit_codes():
-        from strandline.jobs.cli.drilled import show_drill_plan, show_drills
+        from strandline.jobs.cli.shown import show_drill_plan, show_drills
         from strandline.jobs.operate.drills.history import record
         from strandline.jobs.operate.drills.plan import plan_drills
         from strandline.jobs.operate.drills.run import run_drill
@@ -203,7 +202,7 @@ def rebuild(
     json: Json = False,
 ) -> None:
     """Compute the rows of definitions anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    from strandline.jobs.cli.stopping import stopped_by_signal
+    from strandline.jobs.cli.exits import stopped_by_signal
 
     # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
     with exit_codes(), stopped_by_signal():
@@ -216,8 +215,7 @@ def rebuild(
         if from_topic:
             _from_topic(settings, name_map, *name_map.all_stored(names or ()), dry_run=dry_run, json=json)
             return
-        from strandline.jobs.operate.rebuild import broken_definitions, execute_rebuild
-        from strandline.jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
+        from strandline.jobs.operate.rebuild import broken_definitions, execute_rebuild, plan_rebuild, plan_rebuilds
 
         if all_broken:
             with shown_steps(name_map, begins=False) as steps:
@@ -246,7 +244,7 @@ def rebuild(
 
 
 def _show_rebuilt(done: Rebuilt, name_map: NameMap, named: Set[str], *, json: bool) -> None:
-    from strandline.jobs.operate.rebuild_plan import waits
+    from strandline.jobs.operate.rebuild import waits
 
     if json:
         show_json([done.as_json()])
@@ -289,3 +287,62 @@ def _path(settings: Settings, root: str) -> LakePath:
     from strandline.state_store.storage.open import lake_path
 
     return lake_path(root, settings.storage.options())
+
+
+# The command `strandline publish`: changelog topics brought to their views' newest versions, once or until Ctrl-C.
+
+
+def add_publishing(app: typer.Typer) -> None:
+    """Add the command to the command `strandline`."""
+    app.command()(publish)
+
+
+def publish(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[VIEW]…", help="views; default: all that have a topic")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="go on with each commit, until Ctrl-C or SIGTERM")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and change nothing")] = False,
+    json: Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")] = False,
+) -> None:
+    """Publish views to their changelog topics. `strandline run` does it by itself; this is for a process of its own."""
+    from strandline.jobs.cli.exits import stopped_by_signal
+    from strandline.jobs.publish.publisher import open_publisher, views_to_publish
+    from strandline.jobs.run.publishing import publishing
+
+    def told(done: Published) -> None:
+        [done] = localized([done], name_map_in(settings), "view")
+        show_json([done.as_json()]) if json else say(_line(done))
+
+    with exit_codes():
+        settings = load_settings()
+        name_map = name_map_in(settings)
+        views = views_to_publish(settings, name_map.all_stored(names or ()))
+        if not views:
+            say("no view has a changelog topic: give one … WITH (KAFKA_TOPIC = 'name') AS SELECT …")
+            return
+        if follow and not dry_run:
+            with stopped_by_signal() as stop, publishing(settings, views, told, drained=False):
+                stop.wait()
+            return
+        for view in views:
+            publisher = open_publisher(settings, view.name)
+            try:
+                if dry_run:
+                    plan = publisher.plan()
+                    show_json([plan.as_json()]) if json else print(plan)
+                else:
+                    told(publisher.catch_up())
+            except TableMissing:
+                if names:
+                    raise
+                say(f"'{name_map.of(view.name)}' was not computed yet: run '{view.pipeline}'; the others go on")
+            finally:
+                publisher.close()
+
+
+def _line(done: Published) -> str:
+    return (
+        f"topic '{done.topic}' holds version {done.version} of '{done.view}': "
+        f"{done.records} records, by {done.way}, in {done.seconds:.1f} s"
+    )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
-from strandline.jobs.cli.operated import show_json
 from strandline.jobs.cli.output import say
+from strandline.jobs.cli.shown import show_json
 from strandline.jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ def run_tests(
     json: Annotated[bool, typer.Option("--json", help="one JSON object for each test and trial")] = False,
 ) -> None:
     """Test the views of FILE: given rows go in, in random epochs, on both engines and through kills."""
-    from strandline.jobs.testing.run import prepared, run_suite
     from strandline.jobs.testing.suite import read_suite
-    from strandline.jobs.testing.trials import trials
+    from strandline.jobs.testing.trials import prepared, run_suite, trials
 
     with exit_codes():
         suite = read_suite(file)

@@ -8,7 +8,9 @@ so does the same statement, said again.
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,18 +19,22 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.columns_seen import about_to_change
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.begun_logs import check_stage
-from strandline.jobs.ivm.refresh.context import Heads, Owner
-from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext, SparkSessions
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source, View, same
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.operate.hand_over import changing, engines, hand_over, stands
+from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.operate.verify.recompute import check_recompute
-from strandline.jobs.operate.verify.rows import check_digest
 from strandline.jobs.operate.verify.subjects import Subject
+from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.pipeline import duckdb_engine_for
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.run.session import Session
+from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.run.standby import catch_up, discard_standby, next_to, standby_of
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import WriterBusy
@@ -37,14 +43,151 @@ from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from strandline.jobs.catalog.replacements import Replacement
     from strandline.jobs.ivm.refresh.context import RunContext
+    from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.run.orphans import HeldLock
     from strandline.jobs.run.schedule import Maintained
     from strandline.jobs.run.standby import Standby
+
+
+# The way of a definition from the process that says it to whoever holds the lock of its pipeline.
+#
+# intent in the catalog ──> a run takes it between two micro-batches, or this process where none is at work ──> gone
+
+_LOOKS_SECONDS: Final = 0.2
+_HANDED_OVER_SECONDS: Final = 600.0
+"""A run takes the definition between two micro-batches; one of a backlog takes minutes."""
+
+
+@contextmanager
+def changing(settings: Settings, definition: Source | View) -> Iterator[tuple[HeldLock, Replacement | None]]:
+    """The lock of a change of this name, under which no other process changes it; and what a killed one had begun,
+    which is ended first. None: there was nothing, or another definition that was given up, so all is as it was.
+
+    Raises:
+        WriterBusy: another process is changing it, or a run has not taken what was left for minutes.
+        RefreshFailed: what was left is this definition, and was given up.
+    """
+    lake = Lake(settings.lake)
+    with sole_writer(lake, tables.standby(definition.name), f"{definition.name}/{os.getpid()}") as lock:
+        left = replacements.find(definition.name, lake)
+        if left is not None and left.refused is not None:
+            left = None
+        if left is not None:
+            try:
+                hand_over(settings, left, lock)
+            except RefreshFailed:
+                if same(left.definition, definition):
+                    raise
+                left = None
+        yield lock, left
+
+
+def stands(definition: Source | View, lake: Lake) -> bool:
+    """True if the definition stands: what a killed process had begun, and was ended, has led to the same one."""
+    found = Catalog(lake).find(definition.name)
+    return found is not None and same(found, definition)
+
+
+@contextmanager
+def engines(settings: Settings, pipeline: str, catalog: Catalog, lock: HeldLock) -> Iterator[RunContext]:
+    """The surroundings of refreshes that this process makes for a pipeline."""
+    lake = Lake(settings.lake)
+    functions = Library(catalog.functions.values(), settings.functions.modules)
+    with Session(settings, lake, lock) as session, duckdb_engine_for(settings) as duckdb_engine:
+        yield RunContext(
+            SparkSessions(session), lake, f"{pipeline}/{os.getpid()}", functions, duckdb_engine, settings.engine
+        )
+
+
+def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
+    """Wait until the intent has ended, or end it when no run holds the pipeline's lock.
+
+    Raises:
+        RefreshFailed: it was given up.
+        WriterBusy: a run has not taken it for minutes; it was taken back.
+    """
+    lake, name = Lake(settings.lake), intent.name
+    deadline = time.monotonic() + _HANDED_OVER_SECONDS
+    while (found := replacements.find(name, lake)) is not None and found.refused is None:
+        try:
+            pipeline = intent.definition.pipeline
+            with (
+                sole_writer(lake, pipeline, f"{name}/{os.getpid()}"),
+                engines(settings, pipeline, Catalog(lake), lock) as context,
+            ):
+                end_replacements(context, pipeline)
+        except WriterBusy:
+            if time.monotonic() > deadline and _taken_back(intent, lake):
+                raise
+            time.sleep(_LOOKS_SECONDS)
+    if found is not None:
+        with locked(lake.catalog):
+            replacements.end(name, lake)
+        raise RefreshFailed(sentence("'{}' keeps its definition: {}", Name(name), found.refused))
+
+
+def _taken_back(intent: Replacement, lake: Lake) -> bool:
+    """Take the intent back, unless a run is at it already."""
+    with locked(lake.catalog):
+        if replacements.find(intent.name, lake) != intent:
+            return False
+        replacements.end(intent.name, lake)
+    if isinstance(intent.definition, View):
+        discard_standby(intent.definition, lake)
+    return True
+
+
+# ALTER … ADD COLUMN of a source whose events are in the lake, also while its pipeline runs.
+#
+#     intent ──> hand over to whoever holds the pipeline's lock: a run at its next micro-batch, or us
+#
+# A kill before the intent leaves the source as it was; after it, the run that is at work, or the next one, ends the
+# work; so does the same statement, said again.
+
+
+def alter_source(settings: Settings, present: Source, definition: Source) -> None:
+    """Give a source further columns. Its pipeline may be running: it takes them in between two micro-batches.
+
+    Args:
+        present: what the definition was checked against.
+
+    Raises:
+        RefreshFailed: the source has another definition than `present` by now, or is gone; or its tables cannot be
+            given the columns. It is as it was.
+        WriterBusy: it, or a view that reads it, is being changed by another process; or a run has not taken the columns
+            for minutes. It is as it was.
+        StrandlineError: a fault after the columns were given; what is left, the next run does.
+    """
+    lake = Lake(settings.lake)
+    with changing(settings, definition) as (lock, _):
+        if stands(definition, lake):
+            return
+        with locked(lake.catalog):
+            _check(present, lake)
+            replacements.put(Replacement(definition), lake)
+        hand_over(settings, Replacement(definition), lock)
+
+
+def _check(present: Source, lake: Lake) -> None:
+    """Check that the source is what it was, and that no view which reads it is about to have another definition."""
+    if Catalog(lake).find(present.name) != present:
+        raise RefreshFailed(
+            sentence("'{}' was dropped or got another definition meanwhile", Name(present.name)),
+            hint="see what it is, and say it again",
+        )
+    for each in replacements.begun(lake):
+        if isinstance(each.definition, View) and present.name in each.definition.inputs:
+            raise WriterBusy(
+                sentence("'{}' reads '{}', and is being replaced", Name(each.name), Name(present.name)),
+                hint=f"try again when that has ended; a run of pipeline '{each.definition.pipeline}' ends it",
+            )
+
 
 _PAUSE_SECONDS: Final = 0.2
 _PATIENCE_SECONDS: Final = 60.0

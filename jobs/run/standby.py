@@ -1,7 +1,7 @@
 """The rows of a view's next definition, made ready in a table of their own beside the view's.
 
     inputs ──> inner stages, numbered on from the former ones ──> v__standby          v and all that reads it go on
-           └─> shared stages: see `jobs.run.shared.apart` ──────────┘
+           └─> shared stages: see `jobs.run.shared` ──────────┘
 
 It is refreshed like any view, so it can be brought up to its inputs as often as one likes, and after any kill.
 """
@@ -19,7 +19,7 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
+from strandline.jobs.run.shared import at_one_cut, cut, made_apart, made_elsewhere, standing_in
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import forget
 from strandline.state_store.files import remove_folder

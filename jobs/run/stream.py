@@ -32,11 +32,12 @@ from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import Maintained, foreign_heads, maintained
-from strandline.jobs.run.tallies import Tallies, logged
+from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 
 if TYPE_CHECKING:
@@ -49,11 +50,59 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.while_starting import Ingest
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.model.errors import ExpectationBroken
+    from strandline.jobs.model.report import MicroBatch, TableReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
     from strandline.jobs.run.session import Session
     from strandline.state_store.errors import StrandlineError
     from strandline.state_store.layout import Lake
+    from strandline.state_store.paths import LakePath
+
+
+# What a run has done so far: the rows that it inserts into and deletes from each table, and its micro-batches.
+
+_LOGGER = logging.getLogger("strandline")
+
+
+def logged(batch: MicroBatch) -> None:
+    """Log a micro-batch: what a run that nobody watches says of itself."""
+    _LOGGER.info("micro-batch %d: %d events in %.1f s", batch.number, batch.events, batch.seconds)
+
+
+@dataclass
+class Tally:
+    """The rows inserted and deleted in one table so far, and the seconds spent."""
+
+    inserted: int = 0
+    deleted: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Tallies:
+    """The tallies of a run, by table."""
+
+    by_table: dict[str, Tally] = field(default_factory=dict)
+
+    def add(self, table: str, inserted: int, deleted: int, seconds: float) -> None:
+        tally = self.by_table.setdefault(table, Tally())
+        tally.inserted += inserted
+        tally.deleted += deleted
+        tally.seconds += seconds
+
+    def report(self, table: str, path: LakePath, late: int | None) -> TableReport | None:
+        """The table's report; None while it has no commit.
+
+        Args:
+            late: the rows that came too late for it, in all of its stages.
+        """
+        head = reader.head(path)
+        if head is None:
+            return None
+        tally = self.by_table.get(table, Tally())
+        seconds = round(tally.seconds, 3)
+        return report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
+
 
 log = logging.getLogger("strandline")
 

@@ -8,13 +8,33 @@ every micro-batch a line a minute, so that a run without end fills no disk.
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
-from typing import Final
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.run.stop_signal import stopped_by_signal
 from strandline.state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# The stop of a continuous run: SIGTERM asks for it, the run ends after the micro-batch at work.
+
+
+@contextmanager
+def stopped_by_signal() -> Iterator[Event]:
+    """An event that SIGTERM sets. Only for the main thread of a process."""
+    stop = Event()
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

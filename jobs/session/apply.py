@@ -18,7 +18,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
 from strandline.jobs.model.options import OWNERSHIP_OPTIONS
-from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.session import catalog_changes
 from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
 from strandline.jobs.session.define.replaced import ColumnDiff

@@ -339,7 +339,7 @@ def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
 
 def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
     """Shared tables that nothing reads once `name` is removed; see `unread`."""
-    from strandline.jobs.run.shared.reading import shared_tables, unread
+    from strandline.jobs.run.shared import shared_tables, unread
 
     if catalog.broken:
         return frozenset()

@@ -145,7 +145,7 @@ class Interpreter:
 
     def _replace(self, present: Source | View, definition: Source | View) -> str | None:
         if isinstance(present, Source) and isinstance(definition, Source):
-            from strandline.jobs.operate.alter import alter_source
+            from strandline.jobs.operate.replace import alter_source
 
             alter_source(self.settings, present, definition)
         elif isinstance(present, View) and isinstance(definition, View):

@@ -16,9 +16,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Literal
 
 from strandline.jobs.catalog.catalog import Catalog
@@ -27,8 +29,9 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings
 from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.apply import apply
 from strandline.jobs.testing.outcome import Fault, check, versions_of
-from strandline.jobs.testing.typed import Event, TypedCase, TypedStep
+from strandline.jobs.testing.typed import Event, TypedCase, TypedStep, typed
 from strandline.state_store.files import copy_to_disk, discard_folder, remove_folder
 from strandline.state_store.layout import Lake
 
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
+
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.testing.suite import Suite
+    from strandline.jobs.testing.typed import TypedCase
+
 
 Kind = Literal["as written", "cut", "killed", "on Spark"]
 
@@ -228,3 +236,48 @@ def _child(pipelines: Sequence[str], settings: Settings, failpoint: str) -> subp
         )
     except subprocess.TimeoutExpired as error:
         raise RefreshFailed(f"a process that was to be killed did not end within {_PATIENCE_SECONDS:g} s") from error
+
+
+# A run of suites: every test in every trial, one after the other.
+
+
+@contextmanager
+def prepared(settings: Settings, suite: Suite) -> Iterator[tuple[Bench, tuple[TypedCase, ...]]]:
+    """A suite's definitions in a lake of their own, and its tests with the types of these definitions.
+
+    The lake of the settings is neither read nor written.
+
+    Raises:
+        SqlError: a file or a test is refused; the message says where.
+    """
+    with TemporaryDirectory(prefix="strandline-test-") as folder:
+        template = Path(folder) / "template"
+        scratch = scratch_settings(settings, template)
+        pipelines = tuple(apply(file, scratch).pipeline for file in suite.files)
+        yield Bench(template, pipelines, scratch), typed(suite, Catalog(Lake(template)))
+
+
+def run_suite(bench: Bench, cases: Sequence[TypedCase], wanted: Sequence[Trial]) -> Iterator[TrialResult]:
+    """Run tests, each in every trial; the results as they come.
+
+    Raises:
+        StrandlineError: an event cannot be inserted, or a pipeline does not run.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="strandline-trial-")))
+        spark: SparkSession | None = None
+        # Spark's trials come last: those that take no JVM tell first.
+        for trial in wanted:
+            if trial.kind == "on Spark" and spark is None:
+                spark = _session(bench.settings, stack)
+            for case in cases:
+                yield run_trial(
+                    Bench(bench.template, bench.pipelines, bench.settings, spark), case, trial, folder / "lake"
+                )
+
+
+def _session(settings: Settings, stack: ExitStack) -> SparkSession:
+    from strandline.jobs.run.spark import spark_session
+
+    # A handful of rows: each further partition of a shuffle is a task more, and no row less in the others.
+    return stack.enter_context(spark_session(settings.spark.model_copy(update={"shuffle_partitions": 1})))

@@ -24,8 +24,7 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.open import remember, remembered
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.operate.backup.execute import execute_backup
-from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.tokens import Tokens, make_token

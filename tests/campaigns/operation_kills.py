@@ -22,15 +22,13 @@ from pathlib import Path
 from typing import Final
 
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup
-from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills.plan import plan_drills
 from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
-from strandline.jobs.operate.rebuild import execute_rebuild
-from strandline.jobs.operate.rebuild_plan import plan_rebuilds
+from strandline.jobs.operate.rebuild import execute_rebuild, plan_rebuilds
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter

@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.testing import trials
-from strandline.jobs.testing.run import prepared
 from strandline.jobs.testing.suite import read_suite
-from strandline.jobs.testing.trials import Trial, run_trial
+from strandline.jobs.testing.trials import Trial, prepared, run_trial
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import Lake
 

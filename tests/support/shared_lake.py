@@ -12,7 +12,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.model.tables import is_shared
 from strandline.jobs.run.pipeline import drain
-from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot

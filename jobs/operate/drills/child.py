@@ -6,7 +6,7 @@ import sys
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.operate.drills.refreshed import refreshed
+from strandline.jobs.operate.drills.ground import refreshed
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import Lake
 

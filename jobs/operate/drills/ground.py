@@ -15,27 +15,80 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.errors import EngineRefused, UnknownName
 from strandline.jobs.operate.backup.image import check_definitions, lake_image
-from strandline.jobs.operate.drills.closure import closure
+from strandline.jobs.operate.drills.closure import closure, levels
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.operate.verify.recompute import lasting_key
 from strandline.jobs.operate.verify.subjects import subjects
-from strandline.state_store.delta import reader
+from strandline.jobs.run.refresh_views import refresh_all
+from strandline.state_store.delta import log, reader
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import VersionGone
+from strandline.state_store.files import remove_file
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     import pyarrow as pa
 
+    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.backup.image import ImageFile
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.state_store.delta.log import Commit
     from strandline.state_store.paths import LakePath
+
+
+# A scenario: one way in which something is lost, and how it is won back; data, of which `scenarios` is the list.
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a rehearsal came to.
+
+    Attributes:
+        seconds: from the loss to rows that are right again.
+        rows: of the view afterwards.
+        fault: why the rows are not what they must be; empty when they are.
+        lost_versions, lost_rows: commits of the view, and changed rows in them, that the rows do not reflect.
+        what: one sentence: what was done.
+    """
+
+    seconds: float
+    rows: int
+    what: str
+    fault: str = ""
+    lost_versions: int = 0
+    lost_rows: int = 0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One kind of loss.
+
+    Attributes:
+        name: what people type.
+        what: what is lost.
+        target_seconds: the longest that the recovery may take.
+        rehearse: loses it on a copy, and recovers. Any StrandlineError is a failed drill.
+    """
+
+    name: str
+    what: str
+    target_seconds: float
+    rehearse: Callable[[Ground], Recovery]
+
+
+class Unrehearsable(Exception):
+    """The loss cannot be staged for this view: the reason. The drill has neither passed nor failed."""
 
 
 @dataclass(frozen=True)
@@ -147,3 +200,69 @@ def _linked(source: Path, target: Path) -> bool:
     except OSError:  # another disk, or one without links
         return False
     return True
+
+
+# The refresh of a copy by DuckDB, without a JVM: a view and all it reads, brought to the heads of the copy.
+
+
+def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
+    """Refresh a view and all that it reads.
+
+    Raises:
+        Unrehearsable: DuckDB cannot run a rule.
+        StrandlineError: what stopped the first view that failed.
+    """
+    library = Library(catalog.functions.values(), settings.functions.modules)
+    with DuckDBEngine(*settings.kernel_size) as duckdb_engine:
+        context = RunContext(None, Lake(settings.lake), f"drill/{os.getpid()}", library, duckdb_engine, "duckdb")
+        done = refresh_all(context, levels(view, catalog), frozenset())
+    for error in done.failures.values():
+        if isinstance(error, EngineRefused):
+            raise Unrehearsable(f"it needs Spark: {error.message}")
+        raise error
+
+
+# The history of a table in a copy: a version by time, and the way back to it.
+
+
+def readable(path: Path, base: int) -> list[Commit]:
+    """The commits from `base` (−1: the first) to the head that hold rows of the present definition.
+
+    What was before a view was replaced has other columns, and is no state that the present definition goes on from. A
+    log that was cleaned up may begin after its checkpoint: the commit of `base` itself is gone then.
+
+    Raises:
+        VersionGone: one is missing.
+    """
+    newest = log.newest_version(path)
+    if newest is None:
+        raise log.missing(path)
+    commits = log.read_history(path, max(base, *log.versions(path)[:1], 0) - 1, newest)
+    said = [commit.record.fingerprint if commit.record is not None else "" for commit in commits]
+    present = next((each for each in reversed(said) if each), "")
+    # A table may be made without one: that of a stream, by a query into it.
+    former = max((place for place, each in enumerate(said) if each not in ("", present)), default=-1)
+    return commits[former + 1 :]
+
+
+def midway(commits: list[Commit]) -> Commit:
+    """The commit in the middle of a history: what stood at its time.
+
+    Raises:
+        Unrehearsable: there are fewer than two.
+    """
+    if len(commits) < 2:
+        raise Unrehearsable("its table has too few versions: none lies between the first and the last")
+    at = commits[(len(commits) - 1) // 2].timestamp
+    return [commit for commit in commits[:-1] if commit.timestamp <= at][-1]
+
+
+def rolled_back(path: Path, version: int) -> None:
+    """Take a table of a copy back to a version: later entries and checkpoints go, their files stay behind unnamed."""
+    newest = log.newest_version(path)
+    if newest is None:
+        raise log.missing(path)
+    remove_file(log.hint_file(path))
+    for each in range(version + 1, newest + 1):
+        remove_file(log.commit_file(path, each))
+        remove_file(log.checkpoint_file(path, each))

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.operate.drills.ground import copied
-from strandline.jobs.operate.drills.scenario import Recovery, Unrehearsable
+from strandline.jobs.operate.drills.ground import Recovery, Unrehearsable, copied
 from strandline.jobs.operate.drills.scenarios import scenario
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.files import remove_left_behind

@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.operate.drills import (
-    feed_gap,
-    from_backup,
-    from_changelog,
-    killed_driver,
-    local_state,
-    point_in_time,
-    recomputed,
-    short_topic,
-)
-from strandline.jobs.operate.drills.scenario import Scenario
+from strandline.jobs.operate.drills import losses, recoveries
+from strandline.jobs.operate.drills.ground import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,17 +21,30 @@ SCENARIOS: Final = (
         "changelog",
         "the table, rebuilt from its changelog to a version and to a time",
         _REBUILT,
-        from_changelog.rehearse,
+        losses.rehearse_from_changelog,
     ),
-    Scenario("recompute", "the trust in the rows: computed again from the event logs", _REBUILT, recomputed.rehearse),
-    Scenario("local-state", "checkpoints and the replica's folder", _REBUILT, local_state.rehearse),
-    Scenario("killed-driver", "the driver, by SIGKILL in the middle of an epoch", _RESTARTED, killed_driver.rehearse),
     Scenario(
-        "point-in-time", "the newest versions: taken back to a time, and caught up", _REBUILT, point_in_time.rehearse
+        "recompute",
+        "the trust in the rows: computed again from the event logs",
+        _REBUILT,
+        recoveries.rehearse_recomputed,
     ),
-    Scenario("feed-gap", "a version of the change feed, where a reader stands", _REBUILT, feed_gap.rehearse),
-    Scenario("backup", "the lake, restored from a backup", _REBUILT, from_backup.rehearse),
-    Scenario("short-topic", "the topic behind the event log", _REBUILT, short_topic.rehearse),
+    Scenario("local-state", "checkpoints and the replica's folder", _REBUILT, losses.rehearse_local_state),
+    Scenario(
+        "killed-driver",
+        "the driver, by SIGKILL in the middle of an epoch",
+        _RESTARTED,
+        recoveries.rehearse_killed_driver,
+    ),
+    Scenario(
+        "point-in-time",
+        "the newest versions: taken back to a time, and caught up",
+        _REBUILT,
+        recoveries.rehearse_point_in_time,
+    ),
+    Scenario("feed-gap", "a version of the change feed, where a reader stands", _REBUILT, losses.rehearse_feed_gap),
+    Scenario("backup", "the lake, restored from a backup", _REBUILT, losses.rehearse_from_backup),
+    Scenario("short-topic", "the topic behind the event log", _REBUILT, losses.rehearse_short_topic),
 )
 
 

@@ -12,32 +12,92 @@ writer.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.event_logs import dead_letter_spec, log_spec
 from strandline.jobs.ivm.retention import trim_log
+from strandline.jobs.ivm.rules.stored import spec_of
+from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.report import UNWATCHED
-from strandline.jobs.operate.maintenance.proof import proved
-from strandline.jobs.operate.maintenance.specs import kept_aside, specs
+from strandline.jobs.operate.verify.feed import check_feed
+from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.run.orphans import sole_writer
+from strandline.jobs.run.schedule import maintained
+from strandline.state_store.delta import reader
 from strandline.state_store.delta.cleanup import clean
 from strandline.state_store.delta.compaction import compact, plan_compaction
+from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.digest import Digest
-from strandline.state_store.errors import CommitConflict, WriterBusy
+from strandline.state_store.errors import CommitConflict, StoreError, WriterBusy
 from strandline.state_store.layout import Lake
-from strandline.state_store.wording import Name, sentence
+from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
+    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.tablespec import TableSpec
+
+
+# The proof that a maintenance changed no row: the rows have the record's digest, and the kept feed folds to them.
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a table is what its record says, by two ways of counting; `seconds` is what both took."""
+
+    ok: bool
+    fault: str
+    seconds: float
+
+
+def proved(table: Opened) -> Proof:
+    """The proof for a table at its head. What does not read is a fault, not an error."""
+    began = time.monotonic()
+    try:
+        rows = reader.digest_of_rows(table.path, table.snapshot)
+        outcomes = [check_digest(table, rows), check_feed(table, rows)]
+        fault: str = joined("; ", (outcome.what for outcome in outcomes if outcome.ok is False))
+    except StoreError as error:
+        fault = error.message
+    return Proof(not fault, fault, round(time.monotonic() - began, 3))
+
+
+# The stored form of each table of a lake, as its definition has it: what a merge sorts by and keeps statistics of.
+
+
+def specs(catalog: Catalog) -> dict[str, TableSpec]:
+    """{table: its stored form} of event logs, dead letters of sources, and all that is maintained.
+
+    Raises:
+        SqlError: a definition no longer fits its inputs.
+    """
+    found: dict[str, TableSpec] = {}
+    for pipeline in catalog.pipelines():
+        definitions = catalog.pipeline(pipeline)
+        for source in (each for each in definitions if isinstance(each, Source)):
+            found |= {spec.name: spec for spec in (log_spec(source), dead_letter_spec(source))}
+        for item in (item for level in maintained(definitions, catalog) for item in level):
+            found |= {stage.table: spec_of(stage) for stage in item.stages}
+    return found
+
+
+def kept_aside(table: str, snapshot: Snapshot) -> TableSpec:
+    """The form of a table of rows kept aside: they are only ever added, and have no order."""
+    names = arrow_schema(snapshot.metadata["schemaString"]).names
+    return TableSpec(table, tuple((name, "") for name in names), "append")
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
 from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.functions.failing_rows import BREAKS
 from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW
+from strandline.jobs.model import tables
 from strandline.jobs.model.stage import AggregateStage
+from strandline.jobs.operate.verify.findings import counted
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
@@ -26,11 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.expect.verdict import Verdict
     from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.options import Expectation
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Stage
     from strandline.jobs.operate.verify.findings import Check
     from strandline.state_store.layout import Lake
+
 
 PROOFS: Final = {
     "recompute": "DuckDB gets the same rows from the view's SQL over its inputs.",
@@ -94,3 +102,39 @@ def _count_columns(stage: Stage) -> list[str]:
     counts = {call.name for call in stage.aggregates if call.function == "COUNT"}
     columns = (each for each in stage.outputs if isinstance(each.expression, exp.Column))
     return [output.name for output in columns if output.expression.name in counts]
+
+
+# The quarantine of an expectation: the rows that it keeps out of a view, which are in the view's dead letters.
+#
+# Great Expectations sees only the rows that are in the view, so its own verdict of such an expectation says nothing
+# of those that are not.
+
+_SAMPLES: Final = 10
+"""Rows to look at, as many as Great Expectations gives of those that fail."""
+
+
+def with_quarantine(verdict: Verdict, lake: Lake, view: str, expectation: Expectation) -> Verdict:
+    """The verdict of an expectation, with the number of the rows that it keeps out of the view, and some of them.
+
+    Raises:
+        VersionGone, CorruptState, ForeignWrite: the view's dead letters do not read.
+    """
+    if not expectation.quarantine:
+        return verdict
+    rows = _kept_out(lake, view, expectation)
+    # Indented, so that nothing in a row is Markdown; JSON has no line ends.
+    sample = "\n".join(f"    {row}" for row in sorted(rows)[:_SAMPLES])
+    return replace(
+        verdict,
+        what=f"{verdict.what}; {counted(len(rows), 'row')} in quarantine",
+        numbers={**verdict.numbers, "rows in quarantine": len(rows)},
+        markdown=f"{verdict.markdown}\n\n### In quarantine\n\n{sample}" if rows else verdict.markdown,
+    )
+
+
+def _kept_out(lake: Lake, view: str, expectation: Expectation) -> Sequence[str]:
+    path = lake.table(tables.dead_letters(view))
+    if reader.head(path) is None:
+        return ()
+    kept = reader.read_rows(path, columns=(REASON, ROW)).to_pylist()
+    return [each[ROW] for each in kept if each[REASON].startswith(f"{BREAKS}{expectation.name} of ")]

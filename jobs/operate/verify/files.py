@@ -9,6 +9,7 @@ from strandline.state_store.delta import log
 from strandline.state_store.delta.data_files import checksum, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_rows, vector_file
 from strandline.state_store.delta.statistics import row_count
+from strandline.state_store.digest import Digest
 from strandline.state_store.errors import StoreError
 from strandline.state_store.paths import file_size, within
 from strandline.state_store.wording import Name, sentence
@@ -80,3 +81,22 @@ def _place(path: LakePath, descriptor: Mapping[str, Any]) -> LakePath:
         return vector_file(path, descriptor) or path
     except (ValueError, KeyError, TypeError):
         return path
+
+
+# The checks of a table's rows: their digest and their number, counted from the files, are what the record says.
+
+
+def check_digest(table: Opened, rows: Digest) -> Outcome:
+    """The rows at the head have the digest of the record."""
+    said = Digest.parse(table.record.digest)
+    if (said.first, said.second) != (rows.first, rows.second):
+        return failed(f"the rows of version {table.version} have the digest {rows}, the record says {said}")
+    return passed(str(rows))
+
+
+def check_row_count(table: Opened, rows: Digest) -> Outcome:
+    """There are as many rows at the head as the record says."""
+    if rows.count != table.record.rows:
+        said = table.record.rows
+        return failed(f"version {table.version} has {counted(rows.count, 'row')}, the record says {said}")
+    return passed(counted(rows.count, "row"))

@@ -15,10 +15,9 @@ from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
 from strandline.jobs.ivm.rules.delta_join import all_rows
 from strandline.jobs.model.stage import inputs_of
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.operate.verify.begun import BegunLater, check_begun
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
-from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from strandline.jobs.operate.verify.inputs import BegunLater, InputUnreadable, check_begun, input_rows, versions
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.duck import Duck
 from strandline.state_store.delta import reader

@@ -9,20 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.engines.listed import listed
+from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.relation import PARTITIONS_EACH
-from strandline.jobs.operate.verify.begun import BegunLater, check_begun
+from strandline.jobs.model.options import ViewOptions
+from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, TOMBSTONE, Relation
+from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
+from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
-from strandline.jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
-from strandline.jobs.operate.verify.kept_rows import carries_place, kept_rows, of_keys
+from strandline.jobs.operate.verify.inputs import BegunLater, InputUnreadable, check_begun, input_rows, versions
 from strandline.jobs.operate.verify.lineage import PUT_BACK, was_put_back
-from strandline.jobs.operate.verify.queries import frozen, queries
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical import Query, SetOperation, relations_of
+from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.duck import Duck
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
+from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
@@ -32,12 +38,121 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.model.definitions import InsertQuery, View
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.opened import Opened
-    from strandline.jobs.operate.verify.queries import Recomputed
     from strandline.jobs.operate.verify.subjects import Subject
-    from strandline.state_store.commits import TableVersion
+    from strandline.jobs.query.recompute.text import Fate
+    from strandline.state_store.commits import TableVersion, Trimmed
     from strandline.state_store.layout import Lake
+
+
+# The rows of a view that come from events which are still there, where retention has taken the first of them.
+#
+#     log       e0 e1 e2 │ e3 e4 e5        what is left
+#     filtered  r0    r2 │ r3    r5        r3 and r5 must be what its SQL gives over e3 to e5
+#     newest    b@e1     │ a@e4  c@e5      so must the rows of a and c
+#
+# It is known of views in which each row comes from one event and carries its place: a filter or projection of a log,
+# and the newest row of each key.
+
+_PLACE = ("_partition", "_offset")
+
+
+def carries_place(definition: Source | View, log: str, catalog: Catalog) -> bool:
+    """True if each row of a definition comes from one event of the log, whose place it has."""
+    stages = plan(definition, catalog).stages
+    alone = len(stages) == 1 and [each.relation.name for each in inputs_of(stages[0])] == [log]
+    (stage, *_) = stages
+    return alone and (isinstance(stage, LatestStage) or (isinstance(stage, MapStage) and storage_of(stage) == "append"))
+
+
+def kept_rows(table: Opened, definition: Source | View, trimmed: Trimmed, names: Sequence[str]) -> pa.Table:
+    """The stored rows of events that retention has left.
+
+    Raises:
+        VersionGone, CorruptState: the rows do not read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keyed = isinstance(definition, Source)
+    rows = reader.read_rows(table.path, table.version, [*names, STATE] if keyed else [*names, *_PLACE])
+    places = [pc.struct_field(rows[STATE], name) if keyed else rows[name] for name in _PLACE]
+    begins = {int(partition): offset for partition, offset in trimmed.begins.items()}
+    kept = [offset >= begins.get(p, 0) for p, offset in zip(*(each.to_pylist() for each in places), strict=True)]
+    return rows.filter(pa.array(kept, pa.bool_())).select(list(names))
+
+
+def of_keys(computed: pa.Table, stored: pa.Table, definition: Source | View) -> pa.Table:
+    """The rows of a keyed source that are computed for keys that are stored; of anything else, all rows.
+
+    Where a producer spreads a key over partitions, the newest of its events may be gone and an older one left.
+    """
+    import pyarrow as pa
+
+    if not isinstance(definition, Source):
+        return computed
+    known = {str(row) for row in stored.select(list(definition.key)).to_pylist()}
+    wanted = [str(row) in known for row in computed.select(list(definition.key)).to_pylist()]
+    return computed.filter(pa.array(wanted, pa.bool_()))
+
+
+# The queries that give a definition's rows, each as one SELECT for DuckDB.
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """One SELECT that gives the visible columns of a table, or a part of its rows.
+
+    Attributes:
+        prefix: what stands before its entries in the table's vector.
+        relations: those that the text reads, by their names.
+        query: None for a keyed source, which has no query of its own.
+    """
+
+    prefix: str
+    sql: str
+    relations: tuple[Relation, ...]
+    query: Query | None = None
+
+
+def queries(definition: Source | View, catalog: Catalog) -> list[Recomputed]:
+    """The queries of a view and of those that insert into it; of a keyed source, the newest event of each key.
+
+    Raises:
+        SqlError: a query no longer fits its inputs, or DuckDB has no function for it.
+    """
+    if isinstance(definition, Source) and definition.kind == "table":
+        return [Recomputed("", _newest(definition), (event_log(definition),))]
+    found = [_recomputed(definition, "", catalog)] if isinstance(definition, View) else []
+    return found + [_recomputed(each, f"{each.name}/", catalog) for each in catalog.insert_queries(definition.name)]
+
+
+def frozen(query: Query) -> bool:
+    """True if an event of the query joins what a table was when the event came."""
+    if isinstance(query, SetOperation):
+        return any(frozen(branch) for branch in query.branches)
+    return any(part.frozen or (not isinstance(part.source, Relation) and frozen(part.source)) for part in query.inputs)
+
+
+def _recomputed(definition: View | InsertQuery, prefix: str, catalog: Catalog) -> Recomputed:
+    query = query_of(definition, catalog)
+    options = definition.maintenance if isinstance(definition, View) else ViewOptions()
+    fate: Fate = "null" if options.errors == "null" else "left out"
+    text = recompute_sql(query, "duckdb", fate=fate, semantics=options.semantics, shared=options.state == "shared")
+    sql = f"SELECT * FROM ({text}) AS __rows"
+    return Recomputed(prefix, sql, relations_of(query), query)
+
+
+def _newest(source: Source) -> str:
+    """Of each key the newest event, unless it says that the key is gone."""
+    quoted = engine_of("duckdb").name
+    names, keys = ([quoted(name) for name in each] for each in ([c.name for c in source.columns], source.key))
+    order = ", ".join(f"{name} DESC" for name in EVENT_ORDER)
+    newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {order}) = 1"
+    events = f"SELECT * FROM {quoted(event_log(source).name)} QUALIFY {newest}"
+    return f"SELECT {', '.join(names)} FROM ({events}) AS __newest WHERE NOT {TOMBSTONE}"
 
 
 _FROZEN: Final = "an event joins a table as it was when the event came: its versions do not tell that"

@@ -11,7 +11,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.run.shared import shared_tables
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import Lake, name_of
 from strandline.state_store.paths import folders_in

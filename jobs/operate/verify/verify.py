@@ -11,6 +11,8 @@ A check that stands on a failed one is skipped and says so.
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -21,16 +23,16 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.verify.events import check_offsets, check_topic
 from strandline.jobs.operate.verify.feed import check_feed
-from strandline.jobs.operate.verify.files import check_files, check_vectors
+from strandline.jobs.operate.verify.files import check_digest, check_files, check_row_count, check_vectors
+from strandline.jobs.operate.verify.findings import Check, Outcome, failed, skipped
 from strandline.jobs.operate.verify.history import check_checkpoint, check_log, check_sums
 from strandline.jobs.operate.verify.kept_aside import check_dead_letters
 from strandline.jobs.operate.verify.lineage import check_definition, check_known, check_vector
 from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
-from strandline.jobs.operate.verify.report import Report
-from strandline.jobs.operate.verify.rows import check_digest, check_row_count
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.state_store.delta import reader
+from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.layout import Lake
 from strandline.state_store.wording import Name, sentence
 
@@ -43,6 +45,49 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.verify.findings import Check, Outcome
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.operate.verify.subjects import Subject
+
+
+# The report on one table: its checks are run here, and whatever a broken file makes of them becomes a finding.
+
+_log = logging.getLogger("strandline.verify")
+
+
+@dataclass
+class Report:
+    """The checks of one table so far."""
+
+    subject: Subject
+    checks: list[Check] = field(default_factory=list)
+
+    def run(self, name: str, check: Callable[[], Outcome], prevented: str | None = None) -> bool | None:
+        """Make a check and note what it found: whether all is well, None if it could not be made.
+
+        Args:
+            prevented: why the check cannot be made.
+        """
+        outcome = skipped(prevented) if prevented is not None else _outcome(check)
+        self.add(name, outcome)
+        return outcome.ok
+
+    def add(self, name: str, outcome: Outcome) -> None:
+        """Note what a check found; a failed one gets the table's place and way out where it has none of its own."""
+        where, hint = outcome.where, outcome.hint
+        if outcome.ok is False:
+            where, hint = where or str(self.subject.path), hint or self.subject.hint
+        self.checks.append(Check(self.subject.table, name, outcome.ok, outcome.what, where, hint))
+
+
+def _outcome(check: Callable[[], Outcome]) -> Outcome:
+    try:
+        return check()
+    except StoreError as error:
+        # Its hint speaks to whoever reads the table; what mends it is the table's own way out.
+        return failed(error.message, error.where)
+    except StrandlineError as error:
+        return failed(error.message, error.where, error.hint)
+    except Exception as error:  # a broken file can make any library fail in any way, and the next table still counts
+        _log.debug("a check failed without a type", exc_info=True)
+        return failed(f"it cannot be read: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
 
 def verify(

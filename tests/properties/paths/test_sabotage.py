@@ -20,7 +20,7 @@ from strandline.jobs.ivm.refresh import engines as duckdb_or_spark
 from strandline.jobs.ivm.refresh import full_recompute, guarded_stage
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
 from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.operate.backfill import execute
+from strandline.jobs.operate import backfill
 from strandline.jobs.operate.verify import verify
 from strandline.jobs.operate.verify.findings import Outcome, passed
 from strandline.jobs.partial.upquery import Upqueries
@@ -186,7 +186,7 @@ def _blamed(patch: pytest.MonkeyPatch) -> None:
 
 def _backfilled(patch: pytest.MonkeyPatch) -> None:
     """A backfill stores nothing."""
-    _idle(patch, execute, "backfill_decided")
+    _idle(patch, backfill, "backfill_decided")
 
 
 def _rebuilt(patch: pytest.MonkeyPatch) -> None:

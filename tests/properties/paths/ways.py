@@ -31,9 +31,7 @@ from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model import tables
 from strandline.jobs.model.errors import RangeInseparable
 from strandline.jobs.model.report import UNWATCHED
-from strandline.jobs.operate.backfill.execute import execute_backfill
-from strandline.jobs.operate.backfill.period import period_of
-from strandline.jobs.operate.backfill.plan import plan_backfill
+from strandline.jobs.operate.backfill import execute_backfill, period_of, plan_backfill
 from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.partial.plan import partial_plan
@@ -63,7 +61,7 @@ from tests.support.arrow_table import ArrowTable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from strandline.jobs.operate.backfill.plan import BackfillPlan
+    from strandline.jobs.operate.backfill import BackfillPlan
     from strandline.jobs.serve.subscription import Change, Subscription
     from tests.properties.paths.lake import ViewLake
     from tests.properties.paths.oracle import Expected

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from strandline.jobs.cli import main as cli
-from strandline.jobs.cli.completion import CatalogCompleter
+from strandline.jobs.cli.prompt import CatalogCompleter
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.session.interpreter import Interpreter
 from tests.support.operated_lake import operated

@@ -7,8 +7,7 @@ import shutil
 import pytest
 
 from strandline.jobs.model.errors import OffsetsVanished, UnknownName
-from strandline.jobs.operate.rebuild import execute_rebuild
-from strandline.jobs.operate.rebuild_plan import PlannedTable, plan_rebuild
+from strandline.jobs.operate.rebuild import PlannedTable, execute_rebuild, plan_rebuild
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log, reader
 from tests.support.lakes import below

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from strandline.jobs.cli import main as cli
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.rebuild import rebuild
-from strandline.jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
+from strandline.jobs.operate.rebuild import plan_rebuild, plan_rebuilds, rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter

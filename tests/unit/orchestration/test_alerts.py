@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from strandline.jobs.model.settings import AlertSettings, Settings
 from strandline.jobs.operate.watch import Alert
 from strandline.orchestration import alerts as module
-from strandline.orchestration.alerts import Known, alert_sensor, failed_checks
-from strandline.orchestration.webhooks import News, send
+from strandline.orchestration.alerts import Known, News, alert_sensor, failed_checks, send
 
 STALE = Alert("stale", "locations", "staler than its 5 s", "is 'packages' running?")
 SILENT = Alert("silent", "packages", "process 7 gives no heartbeat", owner="team:parcels")

@@ -18,7 +18,7 @@ from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.orchestration import changelog_topics
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.definitions import build
-from strandline.orchestration.progress import Progress
+from strandline.orchestration.stream import Progress
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.lock import process
 from tests.support.catalog_from_sql import run

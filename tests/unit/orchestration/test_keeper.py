@@ -11,7 +11,7 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat
-from strandline.orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
+from strandline.orchestration.streaming import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
 from strandline.state_store.lock import Process, process
 
 NOW = 1_000_000_000

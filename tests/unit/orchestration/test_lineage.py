@@ -8,7 +8,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.from_text import parse_query
-from strandline.orchestration.lineage import Origin, lineage
+from strandline.orchestration.metadata import Origin, lineage
 from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 

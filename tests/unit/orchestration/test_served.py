@@ -12,8 +12,7 @@ import pytest
 
 from infra.ports import free_port
 from strandline.jobs.server.access.tokens import Tokens
-from strandline.orchestration.served import link_assets, server_command, token_file
-from strandline.orchestration.services import Service
+from strandline.orchestration.up import Service, link_assets, server_command, token_file
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
 from tests.unit.orchestration.child_drains import alive

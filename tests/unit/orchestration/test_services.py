@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.orchestration.services import RESTARTS, Service
+from strandline.orchestration.up import RESTARTS, Service
 from tests.support.waiting import wait_until
 from tests.unit.orchestration.child_drains import alive
 

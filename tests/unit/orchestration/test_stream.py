@@ -21,10 +21,9 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.orchestration import stream as stream_module
 from strandline.orchestration import streaming as streaming_module
-from strandline.orchestration.keeper import KEEPER_TAG
 from strandline.orchestration.processes import ProcessGroup
-from strandline.orchestration.progress import Event
-from strandline.orchestration.stream import Pace
+from strandline.orchestration.stream import Event, Pace
+from strandline.orchestration.streaming import KEEPER_TAG
 from strandline.orchestration.translator import Translator
 from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
@@ -331,7 +330,7 @@ from pathlib import Path
 from strandline.jobs.model.settings import load_settings
 from strandline.orchestration import streaming
 from strandline.orchestration.processes import ProcessGroup
-from strandline.orchestration.progress import Event
+from strandline.orchestration.stream import Event
 from strandline.orchestration.stream import Pace
 command = sys.argv[2:]
 streaming.stream_command = lambda _pipeline: command

@@ -13,8 +13,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source, View, gives_the_same_rows
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup
-from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills.plan import Drill
 from strandline.jobs.operate.drills.run import run_drill

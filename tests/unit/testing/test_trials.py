@@ -12,9 +12,8 @@ import pytest
 from strandline.jobs.ivm.refresh import refresh
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.testing.run import prepared, run_suite
 from strandline.jobs.testing.suite import Suite, read_suite
-from strandline.jobs.testing.trials import Trial, TrialResult, _epochs, run_trial, trials
+from strandline.jobs.testing.trials import Trial, TrialResult, _epochs, prepared, run_suite, run_trial, trials
 from tests.unit.testing.conftest import Written
 
 PIPELINES = Path(__file__).parents[3] / "jobs" / "pipelines"

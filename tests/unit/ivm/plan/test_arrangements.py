@@ -12,7 +12,7 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.stage_columns import key_names
 from strandline.jobs.model.tables import is_shared
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.run.shared.reading import shared_tables
+from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.session.catalog_changes import drop
 from strandline.jobs.sql.statements import Drop, parse_one
 from strandline.state_store.layout import Lake

@@ -13,9 +13,7 @@ from strandline.jobs.ivm.refresh import full_recompute
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import RangeInseparable, RefreshFailed
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backfill.execute import BackfillResult, execute_backfill
-from strandline.jobs.operate.backfill.period import period_of
-from strandline.jobs.operate.backfill.plan import plan_backfill
+from strandline.jobs.operate.backfill import BackfillResult, execute_backfill, period_of, plan_backfill
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import drain

@@ -11,9 +11,8 @@ import pytest
 from strandline.jobs.ingest.logs.open import open_log, remember
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.jobs.model.settings import KafkaSettings, load_settings
-from strandline.jobs.operate.backup.execute import BackupResult, execute_backup
-from strandline.jobs.operate.backup.manifest import read_latest
-from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.execute import BackupResult, execute_backup, plan_backup
+from strandline.jobs.operate.backup.image import read_latest
 from strandline.jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import log, reader

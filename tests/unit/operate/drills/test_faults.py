@@ -8,8 +8,7 @@ from typing import Final
 
 import pytest
 
-from strandline.jobs.operate.backup.execute import execute_backup
-from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.drills.plan import Drill
 from strandline.jobs.operate.drills.run import DrillResult, run_drill
 from tests.support.examples import AT_LENGTH

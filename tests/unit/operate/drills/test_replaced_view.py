@@ -9,8 +9,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup
-from strandline.jobs.operate.backup.plan import plan_backup
+from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.drills.plan import Drill
 from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.maintenance.execute import execute_maintenance

@@ -13,7 +13,7 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.verify.findings import Check
-from strandline.jobs.operate.verify.queries import frozen, queries
+from strandline.jobs.operate.verify.recompute import frozen, queries
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord

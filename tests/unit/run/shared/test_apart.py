@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from strandline.jobs.model.definitions import View
-from strandline.jobs.run.shared import apart
-from strandline.jobs.run.shared.apart import adopt, at_one_cut, cut, made_apart, made_elsewhere, standing_in
+from strandline.jobs.run import shared
+from strandline.jobs.run.shared import adopt, at_one_cut, cut, made_apart, made_elsewhere, standing_in
 from strandline.state_store import files
 from strandline.state_store.commits import CommitRecord, Head, TableVersion
 from strandline.state_store.delta import reader
@@ -105,7 +105,7 @@ def test_an_adoption_that_was_cut_in_two_is_ended(
 def test_an_adoption_on_a_disk_is_one_step(lake: Lake, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     made = table(lake, OWN, 2)
     seen: list[str] = []
-    monkeypatch.setattr(apart, "failpoint", seen.append)
+    monkeypatch.setattr(shared, "failpoint", seen.append)
     adopt(made_apart(view, [SHARED], lake), lake)
     adopt(made_apart(view, [SHARED], lake), lake)
     assert reader.head(lake.table(SHARED)) == made

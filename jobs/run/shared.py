@@ -1,31 +1,77 @@
-"""The shared stages of a view's next definition: those that stand are read where they stand, others are made apart.
+"""Tables that several views read: who reads them, and how a definition that replaces another comes to share them."""
 
-    shared__a   stands: views read it   ──read, at the versions that it reflects──┐
-    shared__b   nobody has it yet       ──made apart, in v__stage_3───────────────┴──> v__standby
-                                            └── adopted before the swap: the folder becomes that of shared__b
-
-A table has one writer, whoever holds the lock of the pipeline. What is made apart is nobody else's until it is adopted
-under that lock, so neither a run nor another replacement can meet it half made.
-"""
-
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, View
+from strandline.jobs.model.errors import SqlError
+from strandline.state_store.commits import Head, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import forget
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import move_folder, remove_folder
-from strandline.state_store.paths import is_folder
+from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.paths import folders_in, is_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+# The readers of shared tables: which a definition reads, and which nobody reads once it goes or gets another.
 
-    from strandline.jobs.model.definitions import View
-    from strandline.state_store.commits import Head, TableVersion
-    from strandline.state_store.layout import Lake
+
+def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
+    """The tables of a definition's stages that other views may read as well."""
+    if not isinstance(definition, View) or definition.maintenance.state != "shared":
+        return frozenset()
+    return frozenset(stage.table for stage in plan(definition, catalog).stages if tables.is_shared(stage.table))
+
+
+def unread(shared: Iterable[str], name: str, stays: Definition | None, catalog: Catalog, lake: Lake) -> frozenset[str]:
+    """Those of some shared tables of a pipeline that nobody reads there, nor a definition that is to take a place.
+
+    None of them when some plan cannot be made, as after a change of an input, or is not known: keeping a table is safe.
+
+    Args:
+        name: of the definition that they were for.
+        stays: the definition of this name from now on; None: it goes.
+    """
+    left = frozenset(shared)
+    if not left or catalog.broken:
+        return frozenset()
+    try:
+        kept = [shared_tables(stays, catalog)] if stays is not None else []
+        return left.difference(*kept, *_read_by_others(catalog.get(name), catalog, lake))
+    except SqlError:
+        return frozenset()
+
+
+def remove_shared(names: Iterable[str], lake: Lake) -> None:
+    """Remove shared tables, with their dead letters. The lock of their pipeline must be held."""
+    there = [name_of(path.name) for path in folders_in(lake.tables)]
+    for name in names:
+        for table in tables.owned_by(name, there):
+            forget(lake, table)
+            remove_folder(lake.table(table))
+
+
+def _read_by_others(definition: Definition, catalog: Catalog, lake: Lake) -> Iterator[frozenset[str]]:
+    for other in catalog.pipeline(definition.pipeline):
+        if other.name != definition.name:
+            yield shared_tables(other, catalog)
+    for intent in replacements.begun_in(definition.pipeline, lake):
+        if intent.name != definition.name and isinstance(intent.definition, View):
+            yield shared_tables(intent.definition, catalog.supposing(intent.definition))
+
+
+# The shared stages of a view's next definition: those that stand are read where they stand, others are made apart.
+#
+#     shared__a   stands: views read it   ──read, at the versions that it reflects──┐
+#     shared__b   nobody has it yet       ──made apart, in v__stage_3───────────────┴──> v__standby
+#                                             └── adopted before the swap: the folder becomes that of shared__b
+#
+# A table has one writer, whoever holds the lock of the pipeline. What is made apart is nobody else's until it is
+# adopted under that lock, so neither a run nor another replacement can meet it half made.
 
 
 def made_apart(definition: View, shared: Sequence[str], lake: Lake) -> dict[str, str]:

@@ -1,0 +1,230 @@
+"""Shows drills: what would be rehearsed, and what each came to, a line for each view.
+
+|view     |changelog  |recompute  |killed-driver  |backup            |
+|by_shop  |0.1 s      |0.3 s      |1.9 s          |0.5 s, 3 rows lost|
+|large    |0.1 s      |FAILED     |skipped        |0.4 s             |
+
+FAILED recompute of large: the rows are not those of its SQL …
+skipped killed-driver of large: …
+"""
+
+from __future__ import annotations
+
+import json as jsons
+import sys
+from dataclasses import astuple, fields
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.cli.name_map import localized, name_map_in
+from strandline.jobs.cli.output import Output, say
+from strandline.jobs.operate.drills.scenarios import scenario
+from strandline.jobs.operate.maintenance.plan import log_costs
+from strandline.jobs.operate.verify.findings import Check, counted
+from strandline.jobs.operate.watch import alerts
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.jobs.serve.results import Rows
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.drills.plan import Drill
+    from strandline.jobs.operate.drills.run import DrillResult
+    from strandline.jobs.operate.maintenance.execute import MaintenanceResult
+    from strandline.jobs.run.heartbeat import Heartbeat
+
+
+def show_drill_plan(plan: Sequence[Drill], *, json: bool) -> None:
+    """Write what would be rehearsed: the scenarios, then the views."""
+    if json:
+        show_json([each.as_json() for each in plan])
+        return
+    targets = {each.scenario: each.target_seconds for each in plan}
+    rows = [(name, scenario(name).what, f"{seconds:g}") for name, seconds in targets.items()]
+    Output().write(Rows(("scenario", "what is lost", "target s"), rows))
+    views = list(dict.fromkeys(each.view for each in plan))
+    print(f"each of {counted(len(views), 'view')}: {', '.join(views)}")
+
+
+def show_drills(results: Sequence[DrillResult], *, json: bool) -> bool:
+    """Write the results of drills; false if one failed."""
+    failed = [result for result in results if result.passed is False]
+    if json:
+        show_json([result.as_json() for result in results])
+    elif results:
+        scenarios = list(dict.fromkeys(each.drill for each in results))
+        views = list(dict.fromkeys(each.view for each in results))
+        cells = {(each.view, each.drill): _cell(each) for each in results}
+        rows = [(view, *(cells.get((view, each), "") for each in scenarios)) for view in views]
+        Output().write(Rows(("view", *scenarios), rows))
+        for line in _reasons(results):
+            print(line)
+    skipped = sum(result.passed is None for result in results)
+    end = f"failed: {', '.join(f'{each.drill} of {each.view}' for each in failed)}" if failed else "all is well"
+    say(f"{counted(len(results), 'drill')}, {skipped} skipped: {end}")
+    return not failed
+
+
+def _cell(result: DrillResult) -> str:
+    if not result.passed:
+        return "skipped" if result.passed is None else "FAILED"
+    lost = f", {result.rpo_rows:,} rows lost" if result.rpo_rows else ""
+    return f"{result.rto_seconds:.1f} s{lost}"
+
+
+def _reasons(results: Sequence[DrillResult]) -> Iterator[str]:
+    """Why drills failed or were skipped; views of which the same is to be said share a line."""
+    for passed, word in ((False, "FAILED"), (None, "skipped")):
+        views: dict[tuple[str, str], list[str]] = {}
+        for each in results:
+            if each.passed is passed:
+                views.setdefault((each.drill, each.why), []).append(each.view)
+        for (drill, why), names in views.items():
+            yield f"{word} {drill} of {', '.join(names)}: {why}"
+
+
+# Shows what `strandline verify` found: a table for people, one JSON object per check for scripts.
+
+_RESULTS = {True: ("ok", "green"), False: ("BROKEN", "bold red"), None: ("skipped", "yellow")}
+
+
+def show(checks: Sequence[Check], *, json: bool) -> bool:
+    """Write the checks to standard output; false if one failed.
+
+    For people, the checks of a table that hold share a line; each of the others has its own.
+    """
+    if json:
+        Output(json=True).write(Rows(tuple(each.name for each in fields(Check)), [astuple(check) for check in checks]))
+    else:
+        _print_table(checks)
+    broken = list(dict.fromkeys(check.table for check in checks if check.ok is False))
+    say(_summary(checks, broken))
+    return not broken
+
+
+def _print_table(checks: Sequence[Check]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table("table", "result", "check", "found")
+    for name, group in groupby(checks, key=lambda check: check.table):
+        own = _lines(list(group))
+        # A table of which all holds is one line, and twenty of them are a screen.
+        if len(own) > 1:
+            shown.add_section()
+        for lines in own:
+            word, style = _RESULTS[lines[0].ok]
+            shown.add_row(
+                Text(name),
+                Text(word, style),
+                lines[0].check if lines[0].ok is not True else counted(len(lines), "check"),
+                Text(_found(lines)),
+            )
+        if len(own) > 1:
+            shown.add_section()
+    Console().print(shown)
+
+
+def _lines(checks: Sequence[Check]) -> list[list[Check]]:
+    """The checks of one table as they share a line; what is broken comes first."""
+    broken = [[check] for check in checks if check.ok is False]
+    fine = [check for check in checks if check.ok]
+    return [*broken, *([fine] if fine else []), *([check] for check in checks if check.ok is None)]
+
+
+def _found(lines: Sequence[Check]) -> str:
+    if lines[0].ok:
+        return next((each.what for each in lines if each.check == "row_count"), lines[0].what)
+    parts = (lines[0].what, lines[0].where, f"hint: {lines[0].hint}" if lines[0].hint else None)
+    return "\n".join(part for part in parts if part)
+
+
+def _summary(checks: Sequence[Check], broken: Sequence[str]) -> str:
+    tables = counted(len({check.table for check in checks}), "table")
+    skipped = sum(check.ok is None for check in checks)
+    made = f"{counted(len(checks) - skipped, 'check')} of {tables}, {skipped} skipped"
+    return f"{made}: {'broken: ' + ', '.join(broken) if broken else 'all is well'}"
+
+
+# Shows what a maintenance came to: a table for people, one JSON object a row for scripts.
+
+
+def show_json(rows: Sequence[dict[str, Any]]) -> None:
+    """Write one JSON object for each row."""
+    for row in rows:
+        print(jsons.dumps(row, ensure_ascii=False))
+    sys.stdout.flush()
+
+
+def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
+    """Write what was done to each table; for people, only those to which anything was."""
+    if json:
+        show_json([table.as_json() for table in done.tables])
+        return
+    names = ("table", "files", "removed", "MB freed", "restore plays", "proof", "note")
+    rows = [
+        (
+            table.table,
+            f"{table.files_before} > {table.files_after}",
+            table.removed,
+            round(table.freed / 1e6, 1),
+            f"{table.restore_rows_before} > {table.restore_rows_after} rows",
+            "equal" if table.proved else "BROKEN",
+            table.note,
+        )
+        for table in done.tables
+        if table.proved is not None
+    ]
+    if rows:
+        Output().write(Rows(names, rows))
+    idle = len(done.tables) - len(rows)
+    if idle or not rows:
+        say(f"{counted(idle, 'table')}: nothing to merge or remove")
+
+
+# Shows what event logs cost, the runs of a lake and its alerts, below the tables of `strandline status`.
+
+_LOG = ("log", "rows", "bytes", "oldest_event", "gone")
+_RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
+_ALERT = ("alert", "subject", "found", "hint")
+
+
+def show_logs(settings: Settings, *, json: bool) -> None:
+    """Write what each event log keeps, and what its retention has taken; nothing where there is none."""
+    found = log_costs(settings)
+    if found:
+        name_map = name_map_in(settings)
+        rows = [tuple(each.as_json().values()) for each in found]
+        Output(json).write(Rows(_LOG, [(name_map.of(str(name)), *others) for name, *others in rows]))
+
+
+def show_runs(settings: Settings, *, json: bool) -> None:
+    """Write the last run of each pipeline, then the alerts; nothing where there is none of either."""
+    now = now_ms()
+    lake = Lake(settings.lake)
+    beats = [beat for name in Catalog(lake).pipelines() if (beat := read_beat(lake, name)) is not None]
+    if beats:
+        Output(json).write(Rows(_RUN, [_run(beat, now) for beat in beats]))
+    found = localized(alerts(settings, now), name_map_in(settings), "subject", "what", "hint")
+    if found:
+        Output(json).write(Rows(_ALERT, [(each.kind, each.subject, each.what, each.hint) for each in found]))
+
+
+def _run(beat: Heartbeat, now: int) -> tuple[str | float | int | None, ...]:
+    waiting = [lag for lag in beat.lag.values() if lag is not None]
+    behind = sum(waiting) if len(waiting) == len(beat.lag) else None
+    silent = round(beat.silent_seconds(now), 1)
+    return beat.pipeline, beat.mode, _state(beat, now), silent, beat.micro_batches, behind, len(beat.failures)
+
+
+def _state(beat: Heartbeat, now: int) -> str:
+    if beat.ended:
+        return "ended" if beat.error is None else "failed"
+    if not beat.is_running:
+        return "killed"
+    return "silent" if beat.is_silent(now) else "running"
