@@ -26,11 +26,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from strandline.jobs.functions.failing import can_fail, failing, in_words, lenient
-from strandline.jobs.functions.scalars.guards import guards_in, is_guard, name_of
-from strandline.jobs.functions.scalars.operators import FAIL
+from strandline.jobs.functions.scalars.domains import FAIL, guards_in, is_guard, name_of
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.places import columns_in
-from strandline.jobs.sql.trees import all_of, any_of, call, conjuncts
+from strandline.jobs.sql.trees import all_of, any_of, call, columns_in, conjuncts
 
 BREAKS = "breaks "
 """The reason of a row that breaks an expectation begins so; any other is of a row on which an expression fails."""

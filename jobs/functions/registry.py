@@ -9,23 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.jobs.functions.scalars.arrays import ARRAYS
-from strandline.jobs.functions.scalars.bytes import BYTES
+from strandline.jobs.functions.scalars.bytes import BYTES, DIGESTS
 from strandline.jobs.functions.scalars.contract import Scalar
-from strandline.jobs.functions.scalars.digests import DIGESTS
-from strandline.jobs.functions.scalars.guards import GUARDS
+from strandline.jobs.functions.scalars.domains import FAILING, GUARDS
 from strandline.jobs.functions.scalars.higher_order import HIGHER_ORDER
 from strandline.jobs.functions.scalars.json import JSON
 from strandline.jobs.functions.scalars.maps import MAPS
 from strandline.jobs.functions.scalars.numbers import NUMBERS
-from strandline.jobs.functions.scalars.operators import FAILING
 from strandline.jobs.functions.scalars.other import CONVERSIONS, OTHER
 from strandline.jobs.functions.scalars.patterns import PATTERNS
-from strandline.jobs.functions.scalars.text import TEXT
-from strandline.jobs.functions.scalars.time_parts import TIME_PARTS
-from strandline.jobs.functions.scalars.time_sums import TIME_SUMS
-from strandline.jobs.functions.scalars.time_texts import TIME_TEXTS
-from strandline.jobs.functions.scalars.times import TIMES
-from strandline.jobs.functions.scalars.url import URLS
+from strandline.jobs.functions.scalars.text import TEXT, URLS
+from strandline.jobs.functions.scalars.times import TIME_PARTS, TIME_SUMS, TIME_TEXTS, TIMES
 
 _ALL = (
     *(*TEXT, *PATTERNS, *BYTES, *DIGESTS, *JSON, *URLS),

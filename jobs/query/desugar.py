@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.join_clauses import FILTERING
+from strandline.jobs.sql.dialect import FILTERING, position_of, sql_of
 from strandline.jobs.sql.trees import call, conjuncts, identifier
 
 # ORDER BY with LIMIT, and DISTINCT ON, as conditions on a row's number.

@@ -8,7 +8,7 @@ with the alias of an input (`visit.length`) up to and including `expand`, whose 
 they are the plain names of `group` and `calls`; after analytic functions also those of `analytic`. A block without
 grouping and without analytic functions has outputs over the qualified columns. CTEs and subqueries in FROM are inputs;
 IN, EXISTS and scalar subqueries have become joins (semi, anti, left) with inputs of their own; in a pull query they are
-nodes of its expressions (`jobs.sql.nested_query`). Inputs are listed in the order in which they join.
+nodes of its expressions (`jobs.sql.dialect`). Inputs are listed in the order in which they join.
 """
 
 from __future__ import annotations

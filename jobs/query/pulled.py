@@ -22,8 +22,7 @@ from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, Outer
 from strandline.jobs.query.logical import From, NestedFound, OrderItem, Query, outputs_of
-from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
 from strandline.jobs.sql.trees import conjuncts, identifier, row_values
 from strandline.jobs.sql.types_text import data_type
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.engines.listed import listed
+from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.types import struct
 from strandline.jobs.query.logical import outputs_of

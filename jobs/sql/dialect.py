@@ -9,16 +9,221 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from sqlglot import exp, parser, tokens
+from sqlglot import exp, generator, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
-from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.sql.generator import StrandlineGenerator
-from strandline.jobs.sql.join_clauses import JoinClauses
-from strandline.jobs.sql.named_windows import with_windows_inside
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlSyntaxError
+from strandline.jobs.sql import intervals, time_clauses
+from strandline.jobs.sql.value_clauses import ValueClauses
+
+# A query inside an expression, and a value of the row around it, as nodes of the tree.
+#
+#     s.a > (SELECT MAX(t.x) FROM t WHERE t.k = s.k)     s.a > __q0(s.k)
+#                                                        __q0: SELECT MAX(t.x) FROM t WHERE t.k = __q0.0
+#
+# The query is a function of what it reads of the row around it, so clauses that rewrite an expression rewrite those
+# values and need to know nothing of the query. Only pull queries have such nodes: a view joins its subqueries.
+
+
+class NestedQuery(exp.Expression):
+    """A query by its name, with the type of its value.
+
+    `form` says what is asked: its one `value`, whether it has a row (`exists`), or whether `member` is among its rows.
+    `expressions` are the values that it reads of the row around it.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "form": True,
+        "to": True,
+        "member": False,
+        "expressions": False,
+    }
+
+    @property
+    def form(self) -> str:
+        """`value`, `exists` or `member`."""
+        return str(self.args["form"])
+
+
+class OuterValue(exp.Expression):
+    """A value of the row around the query `this`, by its place among those that the query reads."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "place": True, "to": True}
+
+    @property
+    def place(self) -> str:
+        """The place, from 0, as a name."""
+        return str(self.args["place"])
+
+
+def _nested_sql(self: generator.Generator, node: NestedQuery) -> str:
+    values = [*([node.args["member"]] if node.args.get("member") is not None else []), *node.expressions]
+    return f"{node.name}({', '.join(self.sql(each) for each in values)})"
+
+
+QUERY_TRANSFORMS: Final[dict[Any, Any]] = {
+    NestedQuery: _nested_sql,
+    OuterValue: lambda _self, node: f"{node.name}.{node.place}",
+}
+"""The functions by which our generator writes the nodes: for messages, and to tell one from another."""
+
+
+# The generator of our dialect: it writes trees as text, the other direction of `jobs.sql.dialect`.
+
+
+class StrandlineGenerator(generator.Generator):
+    """Writes trees of our dialect; what it writes reads back as the same tree."""
+
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **generator.Generator.TRANSFORMS,
+        **time_clauses.TRANSFORMS,
+        **intervals.TRANSFORMS,
+        **QUERY_TRANSFORMS,
+        exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
+        exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
+        exp.Lambda: lambda self, e: self.lambda_sql(e, arrow_sep="=>"),
+        exp.Not: lambda self, e: (
+            f"{self.sql(e.this, 'this')} IS NOT NULL" if _is_null(e.this) else f"NOT {self.sql(e, 'this')}"
+        ),
+    }
+    TYPE_MAPPING: ClassVar[dict[Any, Any]] = {
+        **generator.Generator.TYPE_MAPPING,
+        exp.DType.TEXT: "VARCHAR",
+        exp.DType.VARBINARY: "BYTES",
+    }
+    AFTER_HAVING_MODIFIER_TRANSFORMS: ClassVar[dict[str, Any]] = {
+        "qualify": lambda self, e: self.sql(e, "qualify"),
+        "partition_by": lambda self, e: _clause("PARTITION BY", self.expressions(e.args.get("partition_by"))),
+        "emit": lambda self, e: _clause("EMIT", self.sql(e, "emit")),
+    }
+
+    def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
+        return super().table_sql(expression, sep) + _clause("", self.sql(expression, "within"))
+
+    def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
+        return super().subquery_sql(expression, sep) + _clause("", self.sql(expression, "within"))
+
+    def query_modifiers(self, expression: exp.Expr, *sqls: str) -> str:
+        window = self.sql(expression, "time_window")
+        if not window:
+            return super().query_modifiers(expression, *sqls)
+        # WINDOW stands between the joins and WHERE, where sqlglot has no place for it.
+        joins = [self.sql(join) for join in expression.args.get("joins") or ()]
+        rest = expression.copy()
+        rest.set("joins", None)
+        return super().query_modifiers(rest, *sqls, *joins, f" {window}")
+
+
+def _clause(word: str, text: str) -> str:
+    """A clause after its keyword; an empty text when the clause was not given."""
+    return f" {word} {text}".replace("  ", " ", 1) if text else ""
+
+
+def _is_null(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+
+
+# WINDOW w AS (…): named windows, written out where they are used.
+#
+# SELECT SUM(x) OVER w, RANK() OVER (w ORDER BY x) FROM t WINDOW w AS (PARTITION BY k) SELECT SUM(x) OVER (PARTITION
+# BY k), RANK() OVER (PARTITION BY k ORDER BY x) FROM t
+
+_PARTS = ("partition_by", "order", "spec")
+
+
+def with_windows_inside(select: exp.Select) -> None:
+    """Write a SELECT's named windows out, in place. A name that it has not stays, and is refused where it is read.
+
+    Raises:
+        InvalidQuery: a window is named twice, or a part is given that the named one has.
+    """
+    named: dict[str, exp.Expr] = {}
+    for window in select.args.get("windows") or ():
+        name = window.this.name.lower()
+        if name in named:
+            raise InvalidQuery(f"two windows are named '{name}'")
+        _write_out(window, named)
+        named[name] = window
+    select.set("windows", None)
+    for window in list(select.find_all(exp.Window)) if named else ():
+        if window.find_ancestor(exp.Select) is select:
+            _write_out(window, named)
+
+
+def _write_out(window: exp.Expr, named: dict[str, exp.Expr]) -> None:
+    alias = window.args.get("alias")
+    meant = named.get(alias.name.lower()) if alias is not None else None
+    if alias is None or meant is None:
+        return
+    for part in _PARTS:
+        given = meant.args.get(part)
+        if not given:
+            continue
+        if window.args.get(part):
+            raise InvalidQuery(f"the window '{alias.name}' has {part.replace('_', ' ').upper()} already")
+        window.set(part, [each.copy() for each in given] if isinstance(given, list) else given.copy())
+    window.set("alias", None)
+
+
+# Parser rules for joins: ASOF JOIN, and the condition that every other join states.
+#
+# a ASOF JOIN b ON …      ASOF is no word of the language, so that a column may have the name
+# a JOIN b                refused: forgotten, ON would make a row of every pair, `a CROSS JOIN b` and `a, b` ask so
+
+FILTERING = ("SEMI", "ANTI")
+"""The words of joins that keep rows by whether a match is there, and show nothing of it."""
+_ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
+
+
+class JoinClauses(ValueClauses):
+    """The rules; each moves the parser past the join, or raises where the text is wrong."""
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        comma = self._match(TokenType.COMMA, advance=False)
+        join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if join is None or comma or join.side or _has_condition(join):
+            return join  # without ON, LEFT and its like are refused where they are read
+        place = self._curr or self._prev
+        raise SqlSyntaxError(
+            f"the join with '{join.alias_or_name}' needs ON",
+            line=place.line,
+            column=max(place.col - (place.end - place.start), 1),
+            hint=_ON,
+        )
+
+    def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
+        nearest = self._prev if self._match_text_seq("ASOF") else None
+        method, side, kind = super()._parse_join_parts()
+        if kind is None and self._is_filtering_join():
+            self._advance()
+            kind = self._prev
+        return nearest or method, side, kind
+
+    def _is_filtering_join(self) -> bool:
+        """True before SEMI JOIN and ANTI JOIN, where SEMI is not the alias of a table."""
+        following = self._next.text.upper() if self._next else ""
+        return self._curr is not None and self._curr.text.upper() in FILTERING and following == "JOIN"
+
+    def _is_asof_join(self) -> bool:
+        """True before ASOF JOIN, where ASOF is not the alias of a table."""
+        words = (self._next.text.upper() if self._next else "", self._curr.text.upper() if self._curr else "")
+        return words[1] == "ASOF" and words[0] in ("JOIN", "LEFT", "RIGHT", "FULL", "INNER")
+
+
+def _has_condition(join: exp.Join) -> bool:
+    """True if a join states its condition, or is of a kind that has none or whose reader asks for it."""
+    calls = isinstance(join.this, exp.Table) and isinstance(join.this.this, exp.Anonymous)  # UNNEST (…)
+    return bool(join.args.get("on") or join.args.get("using") or join.method or join.kind == "CROSS" or calls)
+
 
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -12,28 +13,261 @@ from sqlglot.tokenizer_core import Token, TokenType
 from strandline.jobs.model.definitions import Kind
 from strandline.jobs.model.errors import NotSupported, SqlError, SqlSyntaxError
 from strandline.jobs.sql import size
-from strandline.jobs.sql.change_clauses import ChangeClauses
-from strandline.jobs.sql.dialect import position_of
-from strandline.jobs.sql.function_clauses import FunctionClauses
-from strandline.jobs.sql.misspelt import meant
-from strandline.jobs.sql.named_columns import with_names
+from strandline.jobs.sql.clauses import Clauses
+from strandline.jobs.sql.dialect import fold, position_of
+from strandline.jobs.sql.read_arguments import check_read
 from strandline.jobs.sql.syntax import (
+    AlterSource,
+    CreateFunction,
     CreateSource,
+    CreateType,
     CreateView,
+    DeclaredColumn,
+    Delete,
     Describe,
     DescribeFunction,
     Drop,
     DropFunction,
+    DropType,
     Explain,
     InsertSelect,
     InsertValues,
     Print,
+    Rename,
     Select,
     SetProperty,
     Show,
     Statement,
     UnsetProperty,
+    Update,
 )
+from strandline.jobs.sql.trees import identifier
+from strandline.jobs.sql.types_text import data_type, is_type_name, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sqlglot.tokenizer_core import Token
+
+
+# The grammar of DELETE, UPDATE and ALTER, as rules over sqlglot's parser.
+
+_KEYS = "expected WHERE and the keys: WHERE id = 1, or WHERE id IN (1, 2)"
+
+_CHANGES = ("DROP", "ALTER", "RENAME", "SET")
+_BREAKING = "columns can be added; for another change DROP it with its views, and CREATE it again: docs/evolution.md"
+
+
+class ChangeClauses(Clauses):
+    """The rules for the text that follows DELETE, UPDATE and ALTER."""
+
+    def _delete(self) -> Delete:
+        self._expect("FROM")
+        target = self._name("the name of a table")
+        return Delete(target=target, where=self._keys())
+
+    def _update(self) -> Update:
+        target = self._name("the name of a table")
+        self._expect("SET")
+        assignments = cast(list[tuple[str, exp.Expression]], self._parse_csv(cast(Any, self._assignment)))
+        return Update(target=target, assignments=tuple(assignments), where=self._keys())
+
+    def _alter(self) -> AlterSource | Rename:
+        materialized = self._match_text_seq("MATERIALIZED")
+        if not self._match_texts(("VIEW",) if materialized else ("STREAM", "TABLE", "VIEW")):
+            self.raise_error("expected STREAM, TABLE or MATERIALIZED VIEW after ALTER")
+        what = self._prev.text.upper()
+        if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+        name = self._name("the name of a stream, table or view")
+        if self._match_text_seq("RENAME", "TO"):
+            following = self._name("the name that it is to have")
+            return Rename(what=cast(Any, what), name=name, following=following, if_exists=if_exists)
+        if if_exists:
+            self.raise_error("expected RENAME TO after IF EXISTS and the name")
+        if what == "VIEW":
+            refused = "the columns of a view are those of its query"
+            raise self._refuse(refused, f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS SELECT …")
+        if not self._match_texts(("ADD",), advance=False) and self._match_texts(_CHANGES, advance=False):
+            raise self._refuse(f"ALTER … {self._curr.text.upper()} is not supported yet", _BREAKING)
+        columns: list[DeclaredColumn] = []
+        more = True
+        while more:
+            self._expect("ADD")
+            self._match_text_seq("COLUMN")
+            columns.append(self._declared_column())
+            more = bool(self._match(TokenType.COMMA)) or self._match_texts(("ADD",), advance=False)
+        return AlterSource(name=name, kind=cast(Kind, what.lower()), columns=tuple(columns))
+
+    def _assignment(self) -> tuple[str, exp.Expression]:
+        name = self._name("the name of a column")
+        self._punctuation(TokenType.EQ, "= after the name of the column")
+        return name, self._value("a value")
+
+    def _keys(self) -> exp.Expression:
+        if not self._match(TokenType.WHERE):
+            self.raise_error(_KEYS)
+        return self._value("a condition")
+
+    def _value(self, what: str) -> exp.Expression:
+        tree = self._parse_disjunction()
+        if not isinstance(tree, exp.Expression):
+            self.raise_error(f"expected {what}")
+        found = cast(exp.Expression, tree)
+        check_read(found)
+        return fold(found)
+
+
+# The grammar of CREATE FUNCTION and CREATE TYPE, as rules over sqlglot's parser.
+
+
+class FunctionClauses(Clauses):
+    """The rules for the text that follows CREATE [OR REPLACE] when it creates a function."""
+
+    def _is_function(self) -> bool:
+        return bool(self._match_texts(("FUNCTION", "AGGREGATE"), advance=False))
+
+    def _create_function(self, *, or_replace: bool) -> CreateFunction:
+        aggregate = bool(self._match_text_seq("AGGREGATE"))
+        self._expect("FUNCTION")
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        name = self._name("the name of the function").upper()
+        self._punctuation(TokenType.L_PAREN, "( before the parameters")
+        parameters: list[DeclaredColumn] = []
+        if not self._match(TokenType.R_PAREN):
+            parameters = cast(list[DeclaredColumn], self._parse_csv(cast(Any, self._parameter)))
+            self._punctuation(TokenType.R_PAREN, ", or ) after a parameter")
+        self._expect("RETURNS")
+        start = self._curr
+        tree = self._parse_types()
+        if tree is None:
+            self.raise_error("expected a type after RETURNS", start)
+        self._expect("LANGUAGE")
+        if not self._match_text_seq("PYTHON"):
+            raise self._refuse("functions are written in PYTHON", hint="LANGUAGE PYTHON AS 'module:name'")
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS 'module:name'")
+        return CreateFunction(
+            name=name,
+            parameters=tuple(parameters),
+            returns=type_of(cast(exp.Expression, tree), at=start),
+            code=self._text("'module:name'"),
+            aggregate=aggregate,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
+
+    def _create_type(self) -> CreateType:
+        """The rest of CREATE TYPE; from here on, its name stands for the type in this text."""
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        at = self._curr
+        name = self._name("the name of the type")
+        if is_type_name(name):
+            self.raise_error(f"{name.upper()} is a type of the language: it cannot stand for another one", at)
+        self._punctuation(TokenType.ALIAS, "AS and a type")
+        start = self._curr
+        tree = self._parse_types()
+        if tree is None:
+            self.raise_error("expected a type after AS", start)
+        named = type_of(cast(exp.Expression, tree), at=start)
+        if not (if_not_exists and name in self.named_types):
+            self.named_types = {**self.named_types, name: data_type(named)}
+        return CreateType(name=name, type=named, if_not_exists=if_not_exists)
+
+    def _drop_type(self, *, if_exists: bool) -> DropType:
+        """The rest of DROP TYPE; from here on, the name stands for no type in this text."""
+        name = self._name("the name of a type")
+        self.named_types = {known: tree for known, tree in self.named_types.items() if known != name}
+        return DropType(name=name, if_exists=if_exists)
+
+    def _parameter(self) -> DeclaredColumn:
+        column = self._declared_column()
+        if column.key is not None or column.header is not None:
+            self.raise_error("a parameter is no column of a record", self._prev)
+        return column
+
+
+# CREATE MATERIALIZED VIEW v (a, b) AS …: names for the columns of a query, written into it.
+#
+# SELECT x, SUM(y) FROM t GROUP BY x      SELECT x AS a, SUM(y) AS b FROM t GROUP BY x
+# anything else                           SELECT * FROM (…) AS v (a, b)
+
+_INSIDE = "named"
+
+
+def with_names(query: exp.Query, names: Sequence[str]) -> exp.Query:
+    """The query whose first columns have these names."""
+    if isinstance(query, exp.Select) and _can_be_named(query, names):
+        items = list(query.expressions)
+        for place, name in enumerate(names):
+            items[place] = exp.Alias(this=items[place].unalias(), alias=identifier(name))
+        query.set("expressions", items)
+        return query
+    alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(name) for name in names])
+    inner = exp.Subquery(this=query, alias=alias)
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner))
+
+
+def _can_be_named(select: exp.Select, names: Sequence[str]) -> bool:
+    """True if each name is of an item of the list, and no clause reads an item by the name that it has now."""
+    items = select.expressions
+    if len(names) > len(items) or any(each.is_star for each in items):
+        return False
+    old = {each.alias for each in items if isinstance(each, exp.Alias)}
+    read = {node.name for node in select.find_all(exp.Column) if not node.table}
+    return not old & read and not set(names) & read
+
+
+# Misspelt words of the language: `FORM` for FROM is taken as an alias, and the fault shows only at the next word.
+
+_CLAUSES = (
+    *("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "PARTITION", "HAVING", "WINDOW", "LIMIT", "JOIN", "INNER", "LEFT"),
+    *("RIGHT", "FULL", "OUTER", "UNION", "VALUES", "WITH", "WITHIN", "EMIT", "CHANGES", "PRIMARY", "BETWEEN", "USING"),
+)
+# Words and operators of other dialects, and what says the same here.
+_MISSPELT = {
+    **dict.fromkeys(("RLIKE", "REGEXP", "SIMILAR"), "text ~ pattern, or REGEXP_LIKE(text, pattern)"),
+    "COLLATE": "texts are compared by their code points: LCASE(text) leaves case out",
+    "DIV": "INT / INT is an INT",
+    "MINUS": "EXCEPT",
+    "TOP": "LIMIT n after the query",
+    **dict.fromkeys(("APPLY", "LATERAL"), "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)"),
+}
+# FORM and FROM share 0.75, as does any transposition in a word of four letters; FORMAT and FROM 0.6.
+_ALIKE = 0.74
+
+
+def meant(word: str, known: Iterable[str] = _CLAUSES) -> str | None:
+    """The hint for a word that is close to a known one, and is none itself; None when there is none."""
+    choices = list(known)
+    if word.upper() in choices:
+        return None
+    close = get_close_matches(word.upper(), choices, n=1, cutoff=_ALIKE)
+    return f"did you mean {close[0]}?" if close else None
+
+
+def meant_before(tokens: Sequence[Token], line: int | None, column: int | None) -> str | None:
+    """The hint for a fault at a place of a statement: the word there, or the one before it, is misspelt.
+
+    Args:
+        tokens: the statement's.
+        line, column: where the parser could not go on, 1-based.
+    """
+    before = [token for token in tokens if (token.line, token.col - len(token.text) + 1) <= (line or 0, column or 0)]
+    said = next(
+        (_MISSPELT[word] for token in reversed(before[-2:]) if (word := token.text.upper()) in _MISSPELT),
+        None,
+    )
+    if said is not None:
+        return said
+    pairs = list(zip([None, *before], before, strict=False))[-2:]
+    words = (token for last, token in reversed(pairs) if token.token_type is TokenType.VAR and not _is_value(last))
+    return next((hint for token in words if (hint := meant(token.text)) is not None), None)
+
+
+def _is_value(last: Token | None) -> bool:
+    """True if what follows that token is a value, such as the JSON of an option."""
+    return last is not None and last.token_type is TokenType.EQ
+
 
 _SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES")
 # Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.

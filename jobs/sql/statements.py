@@ -14,8 +14,7 @@ from strandline.jobs.model.errors import SqlSyntaxError
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.dialect import Strandline
 from strandline.jobs.sql.from_text import syntax_error, tokenize
-from strandline.jobs.sql.misspelt import meant_before
-from strandline.jobs.sql.parser import Grammar
+from strandline.jobs.sql.parser import Grammar, meant_before
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.syntax import (
     AlterSource,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from strandline.jobs.functions.scalars.guards import meets
+from strandline.jobs.functions.scalars.domains import meets
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import RowFailed
 from strandline.jobs.model.stage import AggregateStage, MapStage, Output

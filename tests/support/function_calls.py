@@ -21,8 +21,7 @@ from strandline.jobs.model.errors import SqlError
 from strandline.jobs.query.expressions.infer import OPERATORS, infer
 from strandline.jobs.query.expressions.rewrites import REWRITES
 from strandline.jobs.query.expressions.scope import Typed
-from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.sql.dialect import NestedQuery, OuterValue, sql_of
 from tests.support.function_cases import EXPECTED
 from tests.support.function_values import COLUMNS, KINDS, SCOPE, SMALL
 from tests.support.parsed import parse_expression

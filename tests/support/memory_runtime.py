@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.engines.listed import listed
+from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.model.relation import Relation

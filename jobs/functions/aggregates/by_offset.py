@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from strandline.jobs.engines.comparable import comparable
-from strandline.jobs.engines.engine import Engine
+from strandline.jobs.engines.engine import Engine, comparable
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes, constant
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall

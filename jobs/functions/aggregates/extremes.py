@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from strandline.jobs.engines.comparable import comparable
-from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
+from strandline.jobs.engines.engine import Engine, comparable
+from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
-from strandline.jobs.model.types import SqlType, struct
+from strandline.jobs.model.types import SqlType, array, struct
 
 
 class Extreme(AggregateFunction):
@@ -125,3 +124,128 @@ class ExtremeBy(AggregateFunction):
     def _key(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         value = comparable(engine, engine.field(kept, "v"), call.argument_types[0])
         return engine.struct([("by", engine.field(kept, "by")), ("v", value)])
+
+
+# TOPK, TOPKDISTINCT: the k greatest values of a group, greatest first.
+#
+# Not linear: only the k best are kept, so when one of them is retracted, the next is looked for in the group's rows.
+
+# max_by(…, k) of Spark keeps a heap of k rows per group and refuses more.
+_MOST = 100_000
+
+
+class _Best(AggregateFunction):
+    """The base of both: the check of a call, and the test for a retracted row that matters. `parameters` are (k,)."""
+
+    others: bool
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        usage = f"{self.name}(column{' [, other, …]' if self.others else ''}, k)"
+        most = len(arguments) if self.others else 2
+        if not 2 <= len(arguments) <= most or isinstance(arguments[0], exp.Star):
+            raise TypeMismatch(f"{self.name} takes a column and k, not {len(arguments)} arguments", hint=usage)
+        count = constant(arguments[-1])
+        if count is None or isinstance(count, bool) or not 1 <= count <= _MOST:
+            raise TypeMismatch(f"k of {self.name} is a constant from 1 to {_MOST}", hint=usage)
+        columns = tuple(self.known(sql_type) for sql_type in types[:-1])
+        if columns[0].base not in SORTABLE:
+            raise self.refuse(columns[0], "numbers, texts, bytes, dates and times")
+        return Bound(arguments[:-1], columns, (count,), array(self.item(columns)))
+
+    def item(self, types: tuple[SqlType, ...]) -> SqlType:
+        """The type of an item of the result, for arguments of those types."""
+        return types[0]
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return array(self.item(call.argument_types))
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return f"COALESCE({kept}, {engine.empty(self.accumulator(call))})"
+
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        return call.argument_types[0]
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        return changes.went(f"MAX({changes.arguments[0]})")
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        """TRUE if the retracted row was among the k best; while there are fewer than k, every row is."""
+        last = self.value(engine, call, engine.get(merged, str(_count(call))))
+        return f"COALESCE({lost} >= {last}, {lost} IS NOT NULL)"
+
+    def value(self, engine: Engine, call: AggregateCall, item: str) -> str:
+        """The value that an item is sorted by."""
+        return item
+
+
+class TopK(_Best):
+    """TOPK(x, k): ARRAY of the k greatest x, repeated values included. TOPK(x, other, …, k): ARRAY of
+    STRUCT<sort_col, col0, …> for the rows of the k greatest x.
+
+    Rows where x is NULL are left out. Rows with the same x follow their other columns, greatest first and NULL last,
+    so that the result is a function of the rows.
+
+        x  name    TOPK(x, 2)   TOPK(x, name, 2)
+        5  a
+        9  b
+        9  NULL    [9, 9]       [{9, b}, {9, NULL}]
+    """
+
+    name = "TOPK"
+    others = True
+
+    def item(self, types: tuple[SqlType, ...]) -> SqlType:
+        if len(types) == 1:
+            return types[0]
+        return struct(("sort_col", types[0]), *((f"col{n}", sql_type) for n, sql_type in enumerate(types[1:])))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        value = changes.arguments[0]
+        row = value
+        if len(changes.arguments) > 1:
+            names = (name for name, _ in self.item(call.argument_types).fields)
+            row = engine.struct(zip(names, changes.arguments, strict=True))
+        best = changes.came(
+            engine.newest_items(row, self._key(engine, call, row), _count(call)), f"{value} IS NOT NULL"
+        )
+        return f"COALESCE({best}, {engine.empty(self.accumulator(call))})"
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        both = engine.concat(f"COALESCE({old}, {engine.empty(self.accumulator(call))})", new)
+        key = self._key(engine, call, "__each")
+        ordered = engine.sort_by(both, "__each", key, self.item(call.argument_types), descending=True)
+        return engine.first(ordered, _count(call))
+
+    def value(self, engine: Engine, call: AggregateCall, item: str) -> str:
+        return item if len(call.argument_types) == 1 else engine.field(item, "sort_col")
+
+    def _key(self, engine: Engine, call: AggregateCall, item: str) -> str:
+        sql_type = self.item(call.argument_types)
+        return item if len(call.argument_types) == 1 else comparable(engine, item, sql_type)
+
+
+class TopKDistinct(_Best):
+    """TOPKDISTINCT(x, k): ARRAY of the k greatest different x; NULL is no value.
+
+    x         TOPKDISTINCT(x, 2)
+    5, 9, 9   [9, 5]
+    """
+
+    name = "TOPKDISTINCT"
+    others = False
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        value = changes.arguments[0]
+        values = changes.came(engine.distinct_items(value), f"{value} IS NOT NULL")
+        return self._best(engine, call, f"COALESCE({values}, {engine.empty(self.accumulator(call))})")
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        both = engine.concat(f"COALESCE({old}, {engine.empty(self.accumulator(call))})", new)
+        return self._best(engine, call, engine.distinct(both))
+
+    def _best(self, engine: Engine, call: AggregateCall, values: str) -> str:
+        return engine.first(engine.sort(values, descending=True), _count(call))
+
+
+def _count(call: AggregateCall) -> int:
+    return int(call.parameters[0])

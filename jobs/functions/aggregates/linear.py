@@ -17,7 +17,17 @@ from strandline.jobs.functions.aggregates import doubles
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
-from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
+from strandline.jobs.model.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    MAX_PRECISION,
+    BaseType,
+    SqlType,
+    array,
+    as_decimal,
+    struct,
+)
 
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
@@ -254,3 +264,50 @@ class SumList(Sum):
         sql_type = self.value_type(call)
         items = engine.cast(argument, array(sql_type))
         return f"CASE WHEN {argument} IS NOT NULL THEN {engine.total(items, sql_type)} END"
+
+
+# BOOL_AND, EVERY, BOOL_OR, ANY: counts of TRUE and FALSE, so that a retraction is added with the opposite sign.
+
+
+class AllOrAny(AggregateFunction):
+    """BOOL_AND(x), EVERY(x), BOOL_OR(x), ANY(x): TRUE if x holds in all rows, or in one; NULL over no value.
+
+        x                  BOOL_AND(x)  BOOL_OR(x)
+        TRUE, NULL, FALSE  FALSE        TRUE
+
+    Args:
+        every: all of them; else one is enough.
+    """
+
+    retractable = True
+
+    def __init__(self, name: str, *, every: bool) -> None:
+        self.name = name
+        self.every = every
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        sql_type = self.one_value(arguments, types)
+        if sql_type.base is not BaseType.BOOLEAN:
+            raise self.refuse(sql_type, "BOOLEAN")
+        return Bound(arguments, types, (), BOOLEAN)
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("yes", BIGINT), ("no", BIGINT))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        def count(condition: str) -> str:
+            return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', condition)}, 0)", BIGINT)
+
+        value = changes.arguments[0]
+        return engine.struct([("yes", count(value)), ("no", count(f"NOT {value}"))])
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        return engine.struct(
+            (part, f"COALESCE({engine.field(old, part)}, 0) + {engine.field(new, part)}") for part in ("yes", "no")
+        )
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        decisive, other = ("no", "yes") if self.every else ("yes", "no")
+        answer = "FALSE" if self.every else "TRUE"
+        rest = f"WHEN {engine.field(kept, other)} > 0 THEN NOT {answer}"
+        return f"CASE WHEN {engine.field(kept, decisive)} > 0 THEN {answer} {rest} END"

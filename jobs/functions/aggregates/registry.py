@@ -9,18 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from strandline.jobs.functions.aggregates.bag import (
+    AdditiveDistinct,
+    Bits,
+    CountDistinct,
+    Mode,
+    Percentile,
+    WithDistinct,
+)
 from strandline.jobs.functions.aggregates.by_offset import ByOffset
-from strandline.jobs.functions.aggregates.collections import Attr, CollectList, CollectSet, Histogram
+from strandline.jobs.functions.aggregates.collections import (
+    Attr,
+    CollectList,
+    CollectSet,
+    Histogram,
+    OrderedEnd,
+    OrderedList,
+    OrderedText,
+)
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
-from strandline.jobs.functions.aggregates.extremes import Extreme, ExtremeBy
-from strandline.jobs.functions.aggregates.linear import Avg, Count, Sum, SumList
-from strandline.jobs.functions.aggregates.of_values import Bits, Mode, Percentile
-from strandline.jobs.functions.aggregates.ordered import OrderedEnd, OrderedList, OrderedText
-from strandline.jobs.functions.aggregates.over_distinct import AdditiveDistinct, CountDistinct, WithDistinct
+from strandline.jobs.functions.aggregates.extremes import Extreme, ExtremeBy, TopK, TopKDistinct
+from strandline.jobs.functions.aggregates.linear import AllOrAny, Avg, Count, Sum, SumList
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.statistics import OF_PAIRS, Correlation, Spread, StddevSamp
-from strandline.jobs.functions.aggregates.topk import TopK, TopKDistinct
-from strandline.jobs.functions.aggregates.truths import AllOrAny
 from strandline.jobs.model.stage import AggregateCall
 
 __all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from strandline.jobs.engines.arrays import has_map
-from strandline.jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, takes
+from strandline.jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, takes, unquoted
 from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_many
-from strandline.jobs.functions.scalars.literals import unquoted
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType

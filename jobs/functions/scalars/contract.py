@@ -10,8 +10,10 @@ begins so, so that an argument's text can stand inside.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
@@ -169,3 +171,24 @@ def _fits(name: str, index: int, given: SqlType, wanted: SqlType) -> SqlType:
     if common_type(given, wanted) != wanted:
         raise TypeMismatch(f"argument {index + 1} of {name} must be {wanted}, not {given}", hint=f"CAST(… AS {wanted})")
     return wanted
+
+
+# String literals as each engine writes them, for templates whose text depends on a literal's value.
+
+Dialect = Literal["spark", "duckdb"]
+_ESCAPED = {"spark": re.compile(r"\\(.)", re.DOTALL), "duckdb": re.compile(r"'(')")}
+
+
+def quoted(text: str, dialect: str) -> str:
+    """`text` as a literal."""
+    if dialect == "spark":
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def unquoted(literal: str, dialect: str) -> str | None:
+    """The value of a literal; None when the text is anything else than one literal."""
+    if len(literal) < 2 or literal[0] != "'" or literal[-1] != "'":
+        return None
+    text = _ESCAPED[dialect].sub(r"\1", literal[1:-1])
+    return text if quoted(text, dialect) == literal else None

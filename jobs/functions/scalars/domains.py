@@ -8,11 +8,15 @@ A view keeps such rows aside (`jobs.functions.failing`). A condition is NULL whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from strandline.jobs.functions.scalars.contract import Fails
+from strandline.jobs.engines.engine import FAILS_ON_A_ROW
+from strandline.jobs.functions.scalars.contract import Fails, Scalar, Types
+from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.sql.trees import call, conjuncts
 
 DAYS = (-719_162, 2_932_896)
 """Days since 1970 of the years 1 to 9999, the dates of SQL: what is beyond has no text that reads back."""
@@ -135,3 +139,103 @@ def _known(value: exp.Expression) -> exp.Expression:
 
 def _call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
+
+
+# Guards: conditions that a view's rows must meet, as terms of its WHERE. A row that does not fails there.
+#
+#     MEETS(c, 'name')    true of the rows that stay; it fails on a row that does not meet it
+#
+# So such a row goes the way of every row on which an expression fails (`jobs.functions.failing_rows`): it is kept out
+# of the view, and is in its dead letters until it is corrected.
+
+MEETS = "MEETS"
+
+
+def meets(condition: exp.Expression, name: str) -> exp.Anonymous:
+    """The guard that asks for an elaborated condition; NULL does not meet it. `name` says what a row breaks."""
+    return call(MEETS, condition, exp.Literal.string(name))
+
+
+def is_guard(node: exp.Expr) -> bool:
+    """True of a guard in the form that `meets` gives it."""
+    return isinstance(node, exp.Anonymous) and node.name == MEETS
+
+
+def guards_in(condition: exp.Expression | None) -> list[exp.Expression]:
+    """The guards among the terms of a condition."""
+    return [term for term in conjuncts(condition) if is_guard(term)]
+
+
+def name_of(guard: exp.Expression) -> str:
+    """What a row breaks that does not meet the guard."""
+    return str(guard.expressions[1].name)
+
+
+def _unmet(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    return exp.Not(this=call("COALESCE", arguments[0], exp.false()))
+
+
+def _made(name: str, types: Types) -> tuple[Types, SqlType]:
+    raise TypeMismatch(f"{name} is what an expectation becomes; write WHERE", hint="or EXPECT, with quarantine: true")
+
+
+GUARDS = (Scalar(MEETS, _made, "({0})", hidden=True, fails=_unmet),)
+
+
+# What `jobs.functions.failing` writes in the place of operators that can fail: their NULL, and an error.
+#
+# They are not meant for users, who write `+` and `/`.
+
+
+def _operator(name: str, types: Types) -> tuple[Types, SqlType]:
+    raise TypeMismatch(f"{name} is what an operator becomes; write the operator", hint="a / b, a + b")
+
+
+FAIL = "FAIL"
+"""The function that has no value for any argument: an error that names the expression that fails on a row."""
+
+
+def _error(function: str, nothing: str) -> Callable[[Sequence[str]], str]:
+    """The error with the text of the first argument; of the others it only reads the values."""
+
+    def text(arguments: Sequence[str]) -> str:
+        message, *read = arguments
+        parts = [f"'{FAILS_ON_A_ROW}'", message, *(nothing.format(each) for each in read)]
+        return f"{function}(concat({', '.join(parts)}))"
+
+    return text
+
+
+def _tried(sign: str) -> Callable[[Sequence[str]], str]:
+    """DuckDB's TRY, which takes no query inside; so operands that are queries are computed before it."""
+
+    def text(arguments: Sequence[str]) -> str:
+        left, right = arguments
+        if "SELECT" in left or "SELECT" in right:
+            tried = f"TRY((__t).a {sign} (__t).b)"
+            return f"list_transform([struct_pack(a := {left}, b := {right})], lambda __t: {tried})[1]"
+        return f"TRY(({left}) {sign} ({right}))"
+
+    return text
+
+
+FAILING = (
+    Scalar(
+        FAIL,
+        _operator,
+        _error("raise_error", "coalesce(left(CAST({} AS STRING), 0), '')"),
+        _error("error", "left(CAST({} AS VARCHAR), 0)"),
+        hidden=True,
+    ),
+    # A row that fails, for the dead letters.
+    Scalar(
+        "ROW_JSON",
+        _operator,
+        "to_json({0}, map('ignoreNullFields', 'false'))",
+        "CAST(to_json({0}) AS VARCHAR)",
+        hidden=True,
+    ),
+    Scalar("TRY_ADD", _operator, "try_add({0}, {1})", _tried("+"), hidden=True),
+    Scalar("TRY_SUBTRACT", _operator, "try_subtract({0}, {1})", _tried("-"), hidden=True),
+    Scalar("TRY_MULTIPLY", _operator, "try_multiply({0}, {1})", _tried("*"), hidden=True),
+)

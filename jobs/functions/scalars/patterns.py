@@ -12,9 +12,17 @@ from functools import cache
 
 import duckdb
 
-from strandline.jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
+from strandline.jobs.functions.scalars.contract import (
+    Scalar,
+    Signature,
+    Template,
+    Types,
+    count,
+    quoted,
+    takes,
+    unquoted,
+)
 from strandline.jobs.functions.scalars.domains import no_expression, no_group
-from strandline.jobs.functions.scalars.literals import quoted, unquoted
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.types import SqlType

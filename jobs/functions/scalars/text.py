@@ -7,12 +7,163 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
+from strandline.jobs.functions.scalars.contract import Scalar, Types, Written, count, quoted, takes, takes_any_number
 from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_long, too_often
-from strandline.jobs.functions.scalars.letters import lower_spark, upper_spark
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType
+
+# Upper and lower case: each letter becomes one letter, whatever stands beside it, as DuckDB and Unicode 15 have it.
+#
+# Spark asks ICU, which makes several letters of some (`ß` is SS there), looks at the neighbours of `Σ`, and knows
+# letters that are younger. Where a text has a letter of those, Spark's text of a call takes the letters one by one.
+
+_UNCHANGED_UPPER = (
+    *(0x149, 0x19B, 0x1F0, 0x264, 0x390, 0x3B0, 0x587, 0x1C8A, *range(0x1E96, 0x1E9B)),
+    *(0x1F50, 0x1F52, 0x1F54, 0x1F56, *range(0x1F88, 0x1F90), *range(0x1F98, 0x1FA0), *range(0x1FA8, 0x1FB0)),
+    *(0x1FB2, 0x1FB4, 0x1FB6, 0x1FB7, 0x1FBC, 0x1FC2, 0x1FC4, 0x1FC6, 0x1FC7, 0x1FCC, 0x1FD2, 0x1FD3, 0x1FD6, 0x1FD7),
+    *(0x1FE2, 0x1FE3, 0x1FE4, 0x1FE6, 0x1FE7, 0x1FF2, 0x1FF4, 0x1FF6, 0x1FF7, 0x1FFC),
+    *(0xA7CD, 0xA7CF, 0xA7D3, 0xA7D5, 0xA7DB, *range(0xFB00, 0xFB07), *range(0xFB13, 0xFB18)),
+    *(*range(0x10D70, 0x10D86), *range(0x16EBB, 0x16ED4)),
+)
+_OTHER_UPPER = {
+    0xDF: 0x1E9E,
+    **{small: small + 8 for first in (0x1F80, 0x1F90, 0x1FA0) for small in range(first, first + 8)},
+    **{0x1FB3: 0x1FBC, 0x1FC3: 0x1FCC, 0x1FF3: 0x1FFC},
+}
+_UNCHANGED_LOWER = (
+    *(0x1C89, 0xA7CB, 0xA7CC, 0xA7CE, 0xA7D2, 0xA7D4, 0xA7DA, 0xA7DC),
+    *(*range(0x10D50, 0x10D66), *range(0x16EA0, 0x16EB9)),
+)
+_OTHER_LOWER = {0x130: 0x69, 0x3A3: 0x3C3}
+
+
+def _by_letter(function: str, text: str, unchanged: tuple[int, ...], other: dict[int, int]) -> str:
+    special = "".join(map(chr, (*unchanged, *other)))
+    any_special = "[" + "".join(f"\\x{{{ord(each):x}}}" for each in special) + "]"
+    source, target = ("".join(map(chr, codes)) for codes in (other, other.values()))
+    one = (
+        f"CASE WHEN contains({quoted(special, 'spark')}, __l)"
+        f" THEN translate(__l, {quoted(source, 'spark')}, {quoted(target, 'spark')}) ELSE {function}(__l) END"
+    )
+    each = f"array_join(transform(regexp_extract_all({text}, '(?s).', 0), __l -> {one}), '')"
+    return f"CASE WHEN regexp_like({text}, {quoted(any_special, 'spark')}) THEN {each} ELSE {function}({text}) END"
+
+
+def upper_spark(text: str) -> str:
+    """The text in capital letters, as Spark writes it; DuckDB's is `upper`."""
+    return _by_letter("upper", text, _UNCHANGED_UPPER, _OTHER_UPPER)
+
+
+def lower_spark(text: str) -> str:
+    """The text in small letters, as Spark writes it; DuckDB's is `lower`."""
+    return _by_letter("lower", text, _UNCHANGED_LOWER, _OTHER_LOWER)
+
+
+# Functions over URLs, read by the expression of RFC 3986, Appendix B; parameters as HTML forms write them.
+
+_URL_TEXT = takes(t.VARCHAR, t.VARCHAR)
+# Groups: 2 scheme, 4 authority (3 with its slashes), 5 path, 7 query (6 with its mark), 9 fragment (8 with its mark).
+_URL = "^(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\\\\?([^#]*))?(#(.*))?$"
+_FORBIDDEN = '[\\\\s<>"{}|^`\\\\\\\\]'
+
+
+def _expression(text: str, dialect: str) -> str:
+    return f"'{text}'" if dialect == "spark" else f"'{text.replace(chr(92) * 2, chr(92))}'"
+
+
+# A % that two hexadecimal digits do not follow.
+_BROKEN = "%([^0-9a-fA-F]|[0-9a-fA-F][^0-9a-fA-F]|[0-9a-fA-F]?$)"
+_NO_UTF8 = "\N{REPLACEMENT CHARACTER}"
+
+
+def _decoded(text: str, dialect: str) -> str:
+    """The text that was encoded; NULL where it was not, or where its bytes are no UTF-8."""
+    if dialect == "spark":
+        # Java puts a sign in the place of bytes that are no UTF-8; the text may have that sign itself.
+        without = f"regexp_replace({text}, '(?i)%EF%BF%BD|{_NO_UTF8}', 'x')"
+        return f"CASE WHEN NOT contains(try_url_decode({without}), '{_NO_UTF8}') THEN try_url_decode({text}) END"
+    broken = f"regexp_matches({text}, '{_BROKEN}', 's')"
+    return f"CASE WHEN NOT {broken} THEN try(url_decode(replace({text}, '+', ' '))) END"
+
+
+def _part(dialect: str, group: int, *, marked: int | None = None, decoded: bool = False) -> Written:
+    """One group of the expression; `marked`: the group that tells whether the part is there at all."""
+    matches = {"spark": "regexp_like", "duckdb": "regexp_matches"}[dialect]
+    url = _expression(_URL, dialect)
+
+    def write(arguments: Sequence[str]) -> str:
+        text = arguments[0]
+        found = f"regexp_extract({text}, {url}, {group})"
+        there = f" AND regexp_extract({text}, {url}, {marked}) <> ''" if marked is not None else ""
+        valid = f"NOT {matches}({text}, {_expression(_FORBIDDEN, dialect)})"
+        return f"CASE WHEN {valid}{there} THEN {_decoded(found, dialect) if decoded else found} END"
+
+    return write
+
+
+def _of_authority(dialect: str, expression: str, group: int) -> Written:
+    """A part of the authority: `user@host:port`."""
+    authority = _part(dialect, 4, marked=3)
+    pattern = _expression(expression, dialect)
+
+    def write(arguments: Sequence[str]) -> str:
+        return f"nullif(regexp_extract({authority(arguments)}, {pattern}, {group}), '')"
+
+    return write
+
+
+_HOST = "^(.*@)?([^@]*?)(:[0-9]*)?$"
+_PORT = ":([0-9]+)$"
+
+
+def _parameter(dialect: str) -> Written:
+    query = _part(dialect, 7, marked=6)
+
+    def write(arguments: Sequence[str]) -> str:
+        text = query(arguments)
+        if dialect == "spark":
+            name = _decoded("split(__x, '=', 2)[0]", dialect)
+            value = _decoded("try_element_at(split(__x, '=', 2), 2)", dialect)
+            value = f"CASE WHEN contains(__x, '=') THEN {value} ELSE '' END"
+            pairs = f"filter(split({text}, '&'), __x -> {name} = {arguments[1]})"
+            return f"try_element_at(transform({pairs}, __x -> {value}), 1)"
+        name = _decoded("str_split(__x, '=')[1]", dialect)
+        value = _decoded("regexp_extract(__x, '=(.*)$', 1)", dialect)
+        pairs = f"list_filter(str_split({text}, '&'), lambda __x: {name} = {arguments[1]})"
+        return f"list_transform({pairs}, lambda __x: {value})[1]"
+
+    return write
+
+
+def _both(name: str, group: int, marked: int | None, *, decoded: bool = False) -> Scalar:
+    spark, duckdb = (_part(dialect, group, marked=marked, decoded=decoded) for dialect in ("spark", "duckdb"))
+    return Scalar(name, _URL_TEXT, spark, duckdb)
+
+
+URLS = (
+    Scalar(
+        "URL_ENCODE_PARAM",
+        _URL_TEXT,
+        "url_encode",
+        "replace(replace(replace(url_encode({0}), '%20', '+'), '~', '%7E'), '%2A', '*')",
+    ),
+    Scalar("URL_DECODE_PARAM", _URL_TEXT, _decoded("{0}", "spark"), _decoded("{0}", "duckdb")),
+    _both("URL_EXTRACT_PROTOCOL", 2, 1),
+    Scalar("URL_EXTRACT_HOST", _URL_TEXT, _of_authority("spark", _HOST, 2), _of_authority("duckdb", _HOST, 2)),
+    Scalar(
+        "URL_EXTRACT_PORT",
+        takes(t.INT, t.VARCHAR),
+        _of_authority("spark", _PORT, 1),
+        _of_authority("duckdb", _PORT, 1),
+        exact=True,
+    ),
+    _both("URL_EXTRACT_PATH", 5, None),
+    _both("URL_EXTRACT_QUERY", 7, 6, decoded=True),
+    _both("URL_EXTRACT_FRAGMENT", 9, 8, decoded=True),
+    Scalar("URL_EXTRACT_PARAMETER", takes(t.VARCHAR, t.VARCHAR, t.VARCHAR), _parameter("spark"), _parameter("duckdb")),
+)
+
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)
 _TEST = takes(t.BOOLEAN, t.VARCHAR, t.VARCHAR)

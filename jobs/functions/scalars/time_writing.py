@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from strandline.jobs.functions.scalars.literals import quoted, unquoted
-from strandline.jobs.functions.scalars.time_patterns import FORMATS, ZONES, for_spark, tokens, written
-from strandline.jobs.functions.scalars.time_reading import DAYS, MONTHS
+from strandline.jobs.functions.scalars.contract import quoted, unquoted
+from strandline.jobs.functions.scalars.time_patterns import DAYS, FORMATS, MONTHS, ZONES, for_spark, tokens, written
 from strandline.jobs.model.errors import InvalidQuery
 
 Dialect = Literal["spark", "duckdb"]

@@ -10,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from strandline.jobs.functions.scalars.literals import quoted
-from strandline.jobs.functions.scalars.time_patterns import FORMATS, RESERVED, ZONES, for_spark
-from strandline.jobs.functions.scalars.time_reading import ANY_ZONE, DAYS, MONTHS, ZONED, any_case, in_zone
+from strandline.jobs.functions.scalars.contract import quoted
+from strandline.jobs.functions.scalars.time_patterns import (
+    ANY_ZONE,
+    DAYS,
+    FORMATS,
+    MONTHS,
+    RESERVED,
+    ZONED,
+    ZONES,
+    any_case,
+    for_spark,
+    in_zone,
+)
 from strandline.jobs.functions.scalars.time_zones import Dialect, local_to_utc
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from strandline.jobs.functions.scalars.guards import guards_in
+from strandline.jobs.functions.scalars.domains import guards_in
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
 from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
@@ -22,8 +22,7 @@ from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.inputs import ReadableColumns
 from strandline.jobs.query.logical import Block
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.places import Place, columns_in, place_of, replaced, replaced_call
-from strandline.jobs.sql.trees import all_of
+from strandline.jobs.sql.trees import Place, all_of, columns_in, place_of, replaced, replaced_call
 
 _OVER = "rows"
 """Alias of a UNION ALL that has a table of its own."""

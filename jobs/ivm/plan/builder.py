@@ -33,7 +33,7 @@ from strandline.jobs.model.stage_columns import relation_of
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import class_name, field_name, plain_text
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.places import Place, columns_in, place_of, replaced
+from strandline.jobs.sql.trees import Place, columns_in, place_of, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

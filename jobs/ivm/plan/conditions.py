@@ -32,8 +32,7 @@ from strandline.jobs.model.stage import (
 )
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, relations_of
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.places import MARK, columns_in
-from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.trees import MARK, columns_in, conjuncts
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,7 @@ from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.inputs import mark_name, mark_outputs, mark_value, marks_in
 from strandline.jobs.query.logical import Block, From, SetOperation, TimeWindow
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.places import MARK, Place, place_of, replaced, replaced_call
-from strandline.jobs.sql.trees import all_of, call
+from strandline.jobs.sql.trees import MARK, Place, all_of, call, place_of, replaced, replaced_call
 from strandline.state_store.wording import quoted
 
 _OVER = "groups"

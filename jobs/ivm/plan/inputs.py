@@ -20,8 +20,7 @@ from strandline.jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, 
 from strandline.jobs.model.relation import PLACE, Relation
 from strandline.jobs.model.stage import Input, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation
-from strandline.jobs.sql.places import Place, replaced
-from strandline.jobs.sql.trees import all_of
+from strandline.jobs.sql.trees import Place, all_of, replaced
 
 
 class Inner(Protocol):

@@ -20,7 +20,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Core, MapStage, Output
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.sql.places import place_of
+from strandline.jobs.sql.trees import place_of
 
 BRANCH = "__branch"
 _HERE = "__here"

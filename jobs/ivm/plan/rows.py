@@ -18,8 +18,7 @@ from strandline.jobs.model.relation import ITEM, META_COLUMNS, PARTITIONS_EACH, 
 from strandline.jobs.model.stage import Core, Input, Output
 from strandline.jobs.model.tables import alike
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.sql.places import Place, columns_in, place_of, replaced
-from strandline.jobs.sql.trees import all_of, call, conjuncts, identifier
+from strandline.jobs.sql.trees import Place, all_of, call, columns_in, conjuncts, identifier, place_of, replaced
 from strandline.jobs.sql.types_text import type_of
 from strandline.state_store.wording import Name, sentence
 

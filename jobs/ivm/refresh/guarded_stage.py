@@ -36,8 +36,7 @@ from strandline.jobs.model.stage import (
     Stage,
     storage_of_body,
 )
-from strandline.jobs.sql.places import Place, columns_in, replaced
-from strandline.jobs.sql.trees import all_of, any_of
+from strandline.jobs.sql.trees import Place, all_of, any_of, columns_in, replaced
 
 if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads

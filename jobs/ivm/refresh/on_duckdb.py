@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.engines.listed import listed
+from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.stored import consolidated, spec_of

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.engines.listed import listed
+from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
 from strandline.jobs.ivm.rules.delta_join import all_rows
 from strandline.jobs.model.stage import inputs_of

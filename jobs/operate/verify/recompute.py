@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.relations import event_log
-from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.engines.listed import listed
+from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import ViewOptions

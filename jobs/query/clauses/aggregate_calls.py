@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from strandline.jobs.functions.aggregates.of_values import Percentile
-from strandline.jobs.functions.aggregates.ordered import ORDERED, Ordered
+from strandline.jobs.functions.aggregates.bag import Percentile
+from strandline.jobs.functions.aggregates.collections import ORDERED, Ordered
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, AggregateFunction, Bound, canonical, functions
 from strandline.jobs.functions.python.declared import function_at
@@ -22,8 +22,7 @@ from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs
-from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.nested_query import OuterValue
+from strandline.jobs.sql.dialect import OuterValue, position_of, sql_of
 from strandline.jobs.sql.trees import is_not_null
 from strandline.state_store.wording import Name, sentence
 

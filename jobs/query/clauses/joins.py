@@ -54,8 +54,7 @@ from strandline.jobs.query.inputs import (
 )
 from strandline.jobs.query.logical import Block, From, one_row
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.places import Place, replaced
-from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.trees import Place, conjuncts, replaced
 from strandline.state_store.wording import Name, sentence
 
 

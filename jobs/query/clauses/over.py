@@ -31,7 +31,7 @@ from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, places_in, row_identity
 from strandline.jobs.query.logical import Block, From
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.places import Place, replaced, replaced_call
+from strandline.jobs.sql.trees import Place, replaced, replaced_call
 
 _SHARES = ("PERCENT_RANK", "CUME_DIST")
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK", *_SHARES)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from strandline.jobs.functions.scalars.guards import meets
+from strandline.jobs.functions.scalars.domains import meets
 from strandline.jobs.model.errors import NotSupported, OptionRefused
 from strandline.jobs.model.options import Expectation
 from strandline.jobs.model.stage import Output

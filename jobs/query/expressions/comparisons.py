@@ -17,8 +17,8 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened
 from strandline.jobs.query.expressions.coercion import as_time, shared_type, together
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
+from strandline.jobs.sql.clauses import BACKSLASH, pattern_literal
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.like_escapes import BACKSLASH, pattern_literal
 from strandline.jobs.sql.trees import row_values
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)

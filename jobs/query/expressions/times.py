@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from strandline.jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME, UNITS
+from strandline.jobs.functions.scalars.times import PARTS, PARTS_OF_TIME, UNITS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType

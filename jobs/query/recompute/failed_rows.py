@@ -21,8 +21,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AnalyticCall, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, outputs_of
 from strandline.jobs.query.recompute.text import Recomputation
-from strandline.jobs.sql.places import Place, columns_in, replaced
-from strandline.jobs.sql.trees import all_of
+from strandline.jobs.sql.trees import Place, all_of, columns_in, replaced
 
 Change = Callable[[exp.Expression], exp.Expression]
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.functions.failing import in_words, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, RowCheck
-from strandline.jobs.functions.scalars.operators import FAIL
+from strandline.jobs.functions.scalars.domains import FAIL
 from strandline.jobs.model.relation import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.model.stage import JOIN_WORDS, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, TimeWindow

@@ -16,7 +16,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import Query, outputs_of
-from strandline.jobs.sql.nested_query import NestedQuery, OuterValue
+from strandline.jobs.sql.dialect import NestedQuery, OuterValue
 
 Fate = Literal["left out", "null", "error"]
 """What becomes of a row on which an expression fails: it is not in the result; the expression is NULL; an error."""

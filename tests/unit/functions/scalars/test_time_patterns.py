@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.jobs.functions.scalars.time_patterns import for_spark, written
-from strandline.jobs.functions.scalars.time_reading import read, reading
+from strandline.jobs.functions.scalars.time_patterns import for_spark, read, reading, written
 from strandline.jobs.functions.scalars.time_writing import formatted
 from strandline.jobs.model.errors import InvalidQuery
 
