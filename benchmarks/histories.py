@@ -28,14 +28,19 @@ from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import Maintained, maintained
 from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.checksum import sealed
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
+from strandline.state_store.delta.entry import CHECKSUM
+from strandline.state_store.delta.log import commit_file, newest_version
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.duckdb.table import Tally
+from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import Lake
+from strandline.state_store.paths import LakePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,12 +158,21 @@ class History:
                 commit_properties=self._commit(events, first + events),
                 configuration=None if self.lake.table(log.name).exists() else _properties(source),
             )
+        _seal(self.lake.table(log.name))
 
     def _commit(self, events: int, total: int) -> CommitProperties:
         self.commits += 1
         # The count is what refreshes read of a log's digest; its hashes are read by nobody here.
         record = CommitRecord(epoch=self.commits, mode="ingest", inserted=events, digest=f"{0:032x}:{total}")
         return CommitProperties(custom_metadata={"userMetadata": record.to_json()})
+
+
+def _seal(table: LakePath) -> None:
+    """Give the newest commit, which delta-rs wrote, the checksum that one with our record has."""
+    newest = newest_version(table)
+    assert newest is not None
+    file = commit_file(table, newest)
+    replace_file(file, sealed(file.read_bytes(), CHECKSUM))
 
 
 def _properties(source: Source) -> dict[str, str | None]:
