@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.publish.declared import published_views, topic_as_source
 from strandline.jobs.publish.errors import PublisherFenced
 from strandline.jobs.publish.publisher import open_publisher
-from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.watch import Watch
 from strandline.state_store.errors import StrandlineError, TableMissing
 from strandline.state_store.layout import Lake
@@ -36,7 +36,7 @@ PATIENCE_SECONDS: Final = 60.0
 was killed, is over then."""
 
 
-class FollowedTopic(Looking):
+class FollowedTopic(Poller):
     """One changelog topic and the thread that publishes to it.
 
     Args:

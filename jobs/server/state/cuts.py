@@ -12,8 +12,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.serve.looking import Looking
 from strandline.jobs.serve.pinned import pin
+from strandline.jobs.serve.poller import Poller
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.errors import StoreError, TableMissing
 from strandline.state_store.leases import ReaderLease
@@ -33,7 +33,7 @@ MOST_CUTS: Final = 10_000
 """That are held at once; each names all tables. Beyond that the oldest ones are kept by retention's horizon alone."""
 
 
-class Cuts(Looking):
+class Cuts(Poller):
     """The pinned cuts of a server. Any thread may ask.
 
     Args:

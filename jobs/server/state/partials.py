@@ -14,7 +14,7 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.upquery import Upqueries
 from strandline.jobs.partial.view import PartialView
-from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve.poller import Poller
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("strandline.server")
 
 
-class FollowedPartial(Looking):
+class FollowedPartial(Poller):
     """One partial view and the thread that advances it. Who reads it when it is stopped still gets the rows of its cut.
 
     Args:

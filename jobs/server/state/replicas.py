@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 from strandline.jobs.serve.keyed import NotByKey
-from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.jobs.server.state.backends import open_rocksdb
 from strandline.state_store.delta import reader
@@ -70,7 +70,7 @@ _READER_FILE: Final = ".reader"
 _READER: Final = re.compile(rb"[0-9a-f]{16}")
 
 
-class Followed(Looking):
+class Followed(Poller):
     """One view's replica and the thread that follows its table.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve import looking
+from strandline.jobs.serve import poller
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state import backends
@@ -36,7 +36,7 @@ DEFINITIONS = """
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads look often, and wait little after a failure."""
-    monkeypatch.setattr(looking, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(poller, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.05)
 
 
@@ -123,7 +123,7 @@ def test_a_disk_that_was_full_for_a_moment_costs_no_restore(
     served: ServedLake, replicas: Replicas, stores: list[FaultyStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed = begun(served, replicas)
-    monkeypatch.setattr(looking, "LOOK_SECONDS", 3600.0)  # it looks when it is told
+    monkeypatch.setattr(poller, "LOOK_SECONDS", 3600.0)  # it looks when it is told
     stores[-1].fail("full")
     visit(served)
     replicas.told("by_town")

@@ -1,4 +1,4 @@
-"""What is followed by a thread of its own: it looks when it is told of news, and every few seconds."""
+"""Base of background pollers: a thread that looks when it is woken, and every few seconds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LOOK_SECONDS: Final = 5.0
 """After an error, and where no notification comes: as often as the watch sweeps."""
 
 
-class Looking(ABC):
-    """Who is one calls `begin` when it is made. Any thread may call the rest.
+class Poller(ABC):
+    """Base of background pollers; call `begin()` last in `__init__`. Any thread may call the rest.
 
     Args:
         pause: seconds after a look in which there is no other: news that come meanwhile wait for the next one.

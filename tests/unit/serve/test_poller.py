@@ -7,12 +7,12 @@ from threading import Event
 
 import pytest
 
-from strandline.jobs.serve import looking
-from strandline.jobs.serve.looking import Looking
+from strandline.jobs.serve import poller
+from strandline.jobs.serve.poller import Poller
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
-class Counted(Looking):
+class Counted(Poller):
     """Fails at its first look, and ends itself at its third."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def test_a_fault_is_logged_and_the_next_news_is_looked_at(caplog: pytest.LogCapt
     assert counted.looks == 3
 
 
-class Paused(Looking):
+class Paused(Poller):
     """Looks whenever there is news, but for its pause."""
 
     def __init__(self, pause: float) -> None:
@@ -60,7 +60,7 @@ class Paused(Looking):
 
 
 def test_news_of_a_pause_are_looked_at_once_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(poller, "LOOK_SECONDS", 600.0)
     paused = Paused(600.0)
     wait_until(lambda: paused.looks == 1, "it did not look")
     for _ in range(20):
