@@ -10,7 +10,7 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.upquery import Upqueries
 from strandline.jobs.serve import pull as stored
-from strandline.jobs.serve.cut import newest_cut
+from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.errors import KeyRequired, TooLarge
 from strandline.jobs.serve.pushdown import part_predicate
 from strandline.jobs.serve.readable import check_stored
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from strandline.jobs.partial.plan import PartialPlan
     from strandline.jobs.partial.upquery import Key
     from strandline.jobs.query.logical import PullQuery
-    from strandline.jobs.serve.cut import Cut
-    from strandline.jobs.serve.limits import Spent
-    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
     from strandline.jobs.serve.pull import Answer
-    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.serve.terms import Spent, Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.layout import Lake
@@ -116,7 +114,7 @@ class _Computing:
 
     def tables(
         self, pull: PullQuery, predicate: Predicate | None, spent: Spent
-    ) -> tuple[dict[str, pa.Table], Cut] | None:
+    ) -> tuple[dict[str, pa.Table], ConsistentSnapshot] | None:
         """The rows of the keys that a query asks of a partial view.
 
         Raises:
@@ -128,6 +126,6 @@ class _Computing:
         joined = [relation.name for relation in pull.relations if relation.name != wanted.plan.relation.name]
         check_stored(joined, self._catalog)
         inputs = list(dict.fromkeys((*wanted.plan.inputs, *joined)))
-        cut = newest_cut(inputs, self._lake) if self._pinned is None else self._pinned.cut(inputs, self._lake)
+        cut = newest_snapshot(inputs, self._lake) if self._pinned is None else self._pinned.cut(inputs, self._lake)
         rows = Upqueries(wanted.plan, self._lake, self._functions).rows(wanted.keys, cut, spent)
         return {wanted.plan.relation.name: rows}, cut

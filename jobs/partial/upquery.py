@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.jobs.partial.plan import KEYS
-from strandline.jobs.serve.duck import Duck
-from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
+from strandline.jobs.serve.query_engine import QueryEngine
+from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent
 from strandline.state_store.delta import reader
 from strandline.state_store.tablespec import STATE
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strandline.jobs.functions.python.register import Library
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.partial.plan import PartialPlan, Route
-    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
     from strandline.state_store.layout import Lake
 
 
@@ -42,7 +42,7 @@ class CutReader:
         spent: told of every batch that is read.
     """
 
-    def __init__(self, lake: Lake, cut: Cut, spent: Spent) -> None:
+    def __init__(self, lake: Lake, cut: ConsistentSnapshot, spent: Spent) -> None:
         self._lake = lake
         self._cut = cut
         self._spent = spent
@@ -109,7 +109,7 @@ class Upqueries:
         self._functions = functions
         self._limits = limits
 
-    def rows(self, keys: Sequence[Key], cut: Cut, spent: Spent | None = None) -> pa.Table:
+    def rows(self, keys: Sequence[Key], cut: ConsistentSnapshot, spent: Spent | None = None) -> pa.Table:
         """The rows of these keys, ordered by the view's key; none for a key that the view does not have.
 
         Args:
@@ -127,7 +127,7 @@ class Upqueries:
         inputs = self._inputs(keys, CutReader(self._lake, cut, spent))
         columns = list(zip(*keys, strict=True)) if keys else [() for _ in plan.key]
         arrays = [pa.array(values, field.type) for values, field in zip(columns, plan.key_schema, strict=True)]
-        with Duck(self._functions, spent) as duck:
+        with QueryEngine(self._functions, spent) as duck:
             found = duck.query(plan.sql, {**inputs, KEYS: pa.Table.from_arrays(arrays, schema=plan.key_schema)})
         return found.cast(plan.schema)
 

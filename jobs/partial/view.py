@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.partial.pull import key_required
 from strandline.jobs.partial.upquery import MOST_VALUES, CutReader, values_of
-from strandline.jobs.serve.cut import Cut, newest_cut
-from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
+from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
+from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StoreError, TableMissing, VersionGone
 from strandline.state_store.replicas.row_bytes import RowCodec
@@ -50,7 +50,7 @@ class KeyRows:
     """The rows of the keys that were asked for, in their order, all of one cut of the view's inputs."""
 
     rows: list[list[Row]]
-    cut: Cut
+    cut: ConsistentSnapshot
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Counts:
 class _Fill:
     """One upquery that is under way, and the rows that it will give, by key."""
 
-    def __init__(self, keys: Sequence[Key], cut: Cut) -> None:
+    def __init__(self, keys: Sequence[Key], cut: ConsistentSnapshot) -> None:
         self.keys = keys
         self.cut = cut
         self.rows: Future[dict[Key, list[bytes]]] = Future()
@@ -105,12 +105,12 @@ class PartialView:
         self._cache = KeyCache(budget)
         self._pending: dict[Key, _Fill] = {}
         self._counted: Counter[str] = Counter()
-        self._cut: Cut | None = None
+        self._cut: ConsistentSnapshot | None = None
         self._tables: dict[str, TableVersion] = {}
         self._with_null = False
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> ConsistentSnapshot | None:
         """The cut of the inputs that readers see; None before the first `advance`."""
         return self._cut
 
@@ -170,7 +170,7 @@ class PartialView:
             CorruptState, ForeignWrite: an input cannot be read.
         """
         with self._advancing:
-            before, after = self._cut, newest_cut(self.plan.inputs, self._lake)
+            before, after = self._cut, newest_snapshot(self.plan.inputs, self._lake)
             if before is not None and before.versions == after.versions and self._are_the_same():
                 return False
             tables = {name: reader.version_at(self._lake.table(name), at) for name, at in after.versions.items()}
@@ -343,7 +343,9 @@ class Touched:
         return tuple(key[place] for place in self.places) in self.values
 
 
-def touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> list[Touched] | None:
+def touched(
+    plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake, spent: Spent
+) -> list[Touched] | None:
     """The keys that the changes between two cuts may touch; None for all keys, where a change leads to none.
 
     A key with a NULL is not among them: every change may touch it.
@@ -358,7 +360,9 @@ def touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent
         return None  # rows as they were before are gone, so nothing tells which keys they led to
 
 
-def _touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> list[Touched] | None:
+def _touched(
+    plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake, spent: Spent
+) -> list[Touched] | None:
     trace = _Trace(plan, before, after, lake, spent)
     found: list[Touched] = []
     moved = [name for name in plan.inputs if before.version(name) != after.version(name)]
@@ -378,7 +382,9 @@ def _touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spen
 class _Trace:
     """The rows above a change, on both sides of it."""
 
-    def __init__(self, plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> None:
+    def __init__(
+        self, plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake, spent: Spent
+    ) -> None:
         self._plan = plan
         self._before = before
         self._after = after
@@ -417,7 +423,9 @@ def _tuples(route: Route, rows: Sequence[pa.Table]) -> frozenset[tuple[Any, ...]
     return frozenset(each for each in found if None not in each)
 
 
-def _changes(plan: PartialPlan, name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
+def _changes(
+    plan: PartialPlan, name: str, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake
+) -> pa.Table | None:
     """The changed rows of a table; None when it went back to an older version, or is gone.
 
     Raises as `reader.read_changes`.

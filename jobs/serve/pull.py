@@ -13,23 +13,27 @@ order; with LIMIT and no ORDER BY, any may come.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
+from strandline.jobs.engines.engine import engine_of, listed
+from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
+from strandline.jobs.model.types import struct
 from strandline.jobs.query.clauses.read import read_pull
-from strandline.jobs.serve.at_least import check_cut
-from strandline.jobs.serve.computation import computation
-from strandline.jobs.serve.cut import Cut, newest_cut
-from strandline.jobs.serve.duck import Duck
-from strandline.jobs.serve.limits import Spent
-from strandline.jobs.serve.past import with_past
+from strandline.jobs.query.logical import outputs_of
+from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
+from strandline.jobs.serve.past import not_kept, with_past
 from strandline.jobs.serve.pushdown import in_natural_order, key_predicate, row_by_row
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.readable import check_stored
-from strandline.jobs.serve.snapshot import Snapshot
-from strandline.jobs.serve.terms import FREELY
+from strandline.jobs.serve.terms import FREELY, Spent, check_cut
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import VersionGone
+from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -38,10 +42,9 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery
-    from strandline.jobs.serve.computation import Computation
+    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
     from strandline.jobs.serve.past import Past
-    from strandline.jobs.serve.pinned import Pinned
-    from strandline.jobs.serve.terms import Terms
+    from strandline.jobs.serve.terms import Spent, Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.layout import Lake
@@ -61,7 +64,7 @@ class Answer:
     names: tuple[str, ...]
     types: tuple[SqlType, ...]
     table: pa.Table
-    cut: Cut
+    cut: ConsistentSnapshot
 
 
 class Computing(Protocol):
@@ -69,7 +72,7 @@ class Computing(Protocol):
 
     def tables(
         self, pull: PullQuery, predicate: Predicate | None, spent: Spent
-    ) -> tuple[dict[str, pa.Table], Cut] | None:
+    ) -> tuple[dict[str, pa.Table], ConsistentSnapshot] | None:
         """The rows that a query asks of such a view, and the cut that they come from; None when it reads none.
 
         Args:
@@ -114,7 +117,7 @@ def answer(
     cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, past)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
     snapshot = Snapshot(lake, cut, spent, past)
-    with Duck(functions, spent) as duck:
+    with QueryEngine(functions, spent) as duck:
         if computed is not None:
             joined = {name: each for name, each in asked.tables.items() if name not in computed[0]}
             stored = {name: snapshot.rows(each, _columns(each), None) for name, each in joined.items()}
@@ -146,20 +149,24 @@ def _outputs(pull: PullQuery) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
     return tuple(name for name, _ in pull.outputs), tuple(sql_type for _, sql_type in pull.outputs)
 
 
-def _stored_cut(pull: PullQuery, catalog: Catalog, lake: Lake, pinned: Pinned | None, past: Mapping[str, Past]) -> Cut:
+def _stored_cut(
+    pull: PullQuery, catalog: Catalog, lake: Lake, pinned: Pinned | None, past: Mapping[str, Past]
+) -> ConsistentSnapshot:
     """The cut of the tables as they are, and the versions of those as they were that are read in no other way."""
     names = [relation.name for relation in pull.relations if relation.name not in past]
     check_stored(names, catalog)
-    now = newest_cut(names, lake) if pinned is None else pinned.cut(names, lake)
+    now = newest_snapshot(names, lake) if pinned is None else pinned.cut(names, lake)
     then = {each.table: each.reflected(lake) for each in past.values() if each.table not in now.tables}
-    return Cut({**now.tables, **then})
+    return ConsistentSnapshot({**now.tables, **then})
 
 
 def _columns(relation: Relation) -> list[str]:
     return [name for name, _ in relation.columns]
 
 
-def _by_piece(duck: Duck, asked: Computation, snapshot: Snapshot, predicate: Predicate | None) -> Iterator[pa.Table]:
+def _by_piece(
+    duck: QueryEngine, asked: Computation, snapshot: Snapshot, predicate: Predicate | None
+) -> Iterator[pa.Table]:
     """The answers of a query over one table, for one piece of the table after the other."""
     ((name, relation),) = asked.tables.items()
     for piece in snapshot.pieces(relation, _columns(relation), predicate):
@@ -176,3 +183,147 @@ def _first(limit: int, answers: Iterable[pa.Table]) -> pa.Table:
         if sum(each.num_rows for each in found) >= limit:
             break
     return pa.concat_tables(found).slice(0, limit)
+
+
+# A pull query as DuckDB computes it: its text, and the tables that the text names.
+#
+#     PullQuery ──recompute──> SELECT a, b FROM (… AS "__o0" …) ORDER BY "__o0" LIMIT 3
+#
+# A pull query is computed as the view of it would be computed anew; what views keep in `__state` can be read here
+# too.
+
+_ENGINE: Final = engine_of("duckdb")
+_OF_EVENTS: Final = frozenset((*(name for name, _ in META_COLUMNS), TOMBSTONE))
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A pull query in DuckDB's text.
+
+    Attributes:
+        tables: those that the text names, each a relation with the stored columns that are read of it.
+    """
+
+    text: str
+    tables: dict[str, Relation]
+
+
+def computation(pull: PullQuery, limit: int | None) -> Computation:
+    """The computation of a pull query; `limit` is the most rows of its answer.
+
+    Raises:
+        NotSupported: DuckDB has no function for one of its aggregates.
+    """
+    text = _in_order(recompute_sql(pull.query, "duckdb", fate="error", nested=pull.nested), pull, limit)
+    tables: dict[str, Relation] = {}
+    plain: list[str] = []
+    for number, relation in enumerate(pull.relations):
+        read = _read(relation, text)
+        if not read.hidden:
+            tables[relation.name] = read
+            continue
+        stored = f"__stored_{number}"
+        tables[stored] = replace(read, columns=(*read.columns, (STATE, struct(*read.hidden))), hidden=())
+        plain.append(f"{_ENGINE.name(relation.name)} AS (SELECT {', '.join(listed(read, _ENGINE))} FROM {stored})")
+    return Computation(f"WITH {', '.join(plain)} {text}" if plain else text, tables)
+
+
+def _in_order(text: str, pull: PullQuery, limit: int | None) -> str:
+    """The text with ORDER BY, LIMIT and OFFSET, and without the columns that only ORDER BY reads."""
+    name = _ENGINE.name
+    items = [
+        f"{name(each.column)} {'DESC' if each.descending else 'ASC'} NULLS {'FIRST' if each.nulls_first else 'LAST'}"
+        for each in pull.order
+    ]
+    last = f" ORDER BY {', '.join(items)}" if items else ""
+    last += f" LIMIT {limit}" if limit is not None else ""
+    last += f" OFFSET {pull.offset}" if pull.offset else ""
+    hides = len(outputs_of(pull.query)) > pull.shown
+    shown = ", ".join(name(column) for column, _ in pull.outputs) if hides else "*"
+    return f"SELECT {shown} FROM ({text}) AS __answer{last}" if last or hides else text
+
+
+def _read(relation: Relation, text: str) -> Relation:
+    """The relation with the columns that a text may read: those whose names stand in it; at least one."""
+    columns = tuple(each for each in relation.columns if _stands_in(each[0], text))
+    hidden = tuple(each for each in relation.hidden if _stands_in(each[0], text))
+    return replace(relation, columns=columns or relation.columns[:1], hidden=hidden)
+
+
+def _stands_in(name: str, text: str) -> bool:
+    """True if a column may be read by a text, which has the names that events bring without quotes too."""
+    return _ENGINE.name(name) in text or (name in _OF_EVENTS and name in text)
+
+
+# The rows a query needs, read at the versions of its cut. A table that is not there has no rows.
+
+
+class Snapshot:
+    """The tables of one query, each at one version.
+
+    Args:
+        spent: told of every batch that is read.
+        past: the names that stand for tables as they were.
+    """
+
+    def __init__(
+        self, lake: Lake, cut: ConsistentSnapshot, spent: Spent, past: Mapping[str, Past] | None = None
+    ) -> None:
+        self._lake = lake
+        self._past = past or {}
+        self._cut = cut
+        self._spent = spent
+
+    def rows(self, relation: Relation, columns: Sequence[str], predicate: Predicate | None = None) -> pa.Table:
+        """The rows that meet the predicate, with these columns (see `state_store.delta.reader.scan`)."""
+        import pyarrow as pa
+
+        empty = nothing(relation, columns)
+        found = list(self._batches(relation, columns, predicate))
+        return pa.Table.from_batches(found) if found else empty
+
+    def pieces(
+        self, relation: Relation, columns: Sequence[str], predicate: Predicate | None = None
+    ) -> Iterator[pa.Table]:
+        """The same rows, one record batch a table, in no particular order; at least one, which may be empty."""
+        import pyarrow as pa
+
+        yield nothing(relation, columns)
+        for record_batch in self._batches(relation, columns, predicate):
+            yield pa.Table.from_batches([record_batch])
+
+    def _batches(
+        self, relation: Relation, columns: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = _at_least_one(relation, columns)
+        past = self._past.get(relation.name)
+        if past is not None:
+            return self._spent.reading(self._as_it_was(past, wanted, predicate))
+        version = self._cut.version(relation.name)
+        if version is None:
+            return iter(())
+        return self._spent.reading(reader.scan(self._lake.table(relation.name), version, wanted, predicate))
+
+    def _as_it_was(self, past: Past, columns: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+        if past.first is not None:
+            yield from past.changes(self._lake, columns)
+            return
+        path = self._lake.table(past.table)
+        try:
+            yield from reader.scan(path, past.version, list(columns), predicate)
+        except VersionGone:
+            not_kept(path, past.table, past.version)
+
+
+def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:
+    """A table without rows, of the declared types."""
+    import pyarrow as pa
+
+    fields = [(name, relation.type_of(name).arrow()) for name in _at_least_one(relation, columns)]
+    # Not `empty_table()`: that one imports pandas first, a quarter of a second.
+    return pa.Table.from_batches([], pa.schema(fields))
+
+
+def _at_least_one(relation: Relation, columns: Sequence[str]) -> list[str]:
+    """The columns, or the first of the relation: a query over none (`COUNT(*)`) still counts rows."""
+    return list(columns) or [relation.columns[0][0]]

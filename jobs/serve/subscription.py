@@ -15,8 +15,9 @@ gives nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import groupby, repeat, zip_longest
+from itertools import groupby, islice, repeat, zip_longest
 from operator import itemgetter
+from threading import Event
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -32,10 +33,14 @@ from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.format import json_line
 from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.readable import check_stored
-from strandline.jobs.serve.results import Tombstone, Weighted
+from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.watch import Watch
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import TableMissing
 from strandline.state_store.tablespec import VERSION, WEIGHT
 from strandline.state_store.wording import Name, sentence
 
@@ -45,14 +50,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.functions.python.register import Library
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.query.pulled import Unnamed
-    from strandline.jobs.serve.duck import Duck
+    from strandline.jobs.serve.query_engine import QueryEngine
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.layout import Lake
     from strandline.state_store.paths import LakePath
+
 
 _CLAUSES = {
     "joins": "JOIN",
@@ -123,7 +130,7 @@ class Subscription:
             )
         return found
 
-    def pairs(self, duck: Duck, changes: pa.Table) -> Iterator[tuple[Row | None, Row | None]]:
+    def pairs(self, duck: QueryEngine, changes: pa.Table) -> Iterator[tuple[Row | None, Row | None]]:
         """The row that went and the row that came in its place, or None for either: in the order of versions and keys,
         the same at each look. Where no key tells rows apart, which row took the place of which means nothing.
 
@@ -133,13 +140,13 @@ class Subscription:
         for went, came in self._by_key(duck, changes):
             yield from zip_longest(went, came)
 
-    def weighted(self, duck: Duck, changes: pa.Table) -> Iterator[Weighted]:
+    def weighted(self, duck: QueryEngine, changes: pa.Table) -> Iterator[Weighted]:
         """Every change as rows that went and rows that came; `changes` and order as of `pairs`."""
         for went, came in self._by_key(duck, changes):
             yield from (Weighted(row, -1) for row in went)
             yield from (Weighted(row, 1) for row in came)
 
-    def visible(self, duck: Duck, changes: pa.Table) -> Iterator[Change]:
+    def visible(self, duck: QueryEngine, changes: pa.Table) -> Iterator[Change]:
         """The changes as the module says; `changes` and order as of `pairs`."""
         if self.relation.storage == "keyed" and not self.by_key:
             yield from self.weighted(duck, changes)
@@ -155,7 +162,7 @@ class Subscription:
         """The row with None in the columns that are not of the key."""
         return tuple(value if key else None for value, key in zip(row, self.of_key, strict=True))
 
-    def _by_key(self, duck: Duck, changes: pa.Table) -> Iterator[tuple[list[Row], list[Row]]]:
+    def _by_key(self, duck: QueryEngine, changes: pa.Table) -> Iterator[tuple[list[Row], list[Row]]]:
         """The rows shown that went and those that came: of each version and key, or of each version."""
         answer = duck.query(self.text, {self.relation.name: changes})
         shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.types)
@@ -255,3 +262,62 @@ def _check(statement: Select, pull: PullQuery) -> None:
         column=statement.column,
         hint="define a view that does it, and subscribe to that",
     )
+
+
+# Push queries: the present rows of one table as changes, then every change as it is committed.
+#
+#     version V ──> snapshot ──┐
+#     V+1, V+2, … ──> changes ─┴─> subscription ──> rows, tombstones, weighted rows
+#
+# For a stream each event is a row, in the order of the stream.
+
+# Only so that Ctrl-C is seen: a commit ends the wait at once.
+_WAIT_SECONDS = 1.0
+
+
+def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *, from_latest: bool = False) -> LiveRows:
+    """Subscribe to the changes of one stream, table or view.
+
+    Args:
+        functions: those that users wrote.
+        from_latest: leave out the present rows of the table.
+
+    Raises:
+        NotSupported: the query does more than filter and project; the message names the clause.
+        SqlError: the query is refused. And while rows are read, StoreError: the table cannot be read.
+    """
+    made = subscription(statement, catalog, lake)
+    changes = _follow(made, lake, functions, from_latest=from_latest)
+    return LiveRows(made.names, islice(changes, statement.limit), marked=not made.shows_deletions)
+
+
+def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: bool) -> Iterator[Change]:
+    """The changes, without end."""
+    name, moved = made.relation.name, Event()
+
+    def told(table: str) -> None:
+        if table == name:
+            moved.set()
+
+    with QueryEngine(functions) as duck, Watch(lake, told, lambda: [name]):
+        version = _newest(made, lake)
+        if version >= 0 and not from_latest:
+            yield from made.visible(duck, made.snapshot(version))
+        while True:
+            # Before the look: a commit after it ends the next wait.
+            moved.clear()
+            newest = _newest(made, lake)
+            if newest < version:
+                raise TableMissing(
+                    sentence("'{}' was dropped, or made anew", Name(name)), hint="subscribe again to what is there"
+                )
+            if newest > version:
+                yield from made.visible(duck, made.changes(version, newest))
+                version = newest
+            moved.wait(_WAIT_SECONDS)
+
+
+def _newest(made: Subscription, lake: Lake) -> int:
+    """The newest version; −1 while there is no table yet, so that every version is a change. Raises TableLost."""
+    version = newest_version(lake, made.relation.name)
+    return -1 if version is None else version

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.state_store.layout import Lake
 
+
 logger = logging.getLogger("strandline.serve")
 
 _STEP_MS: Final = 5

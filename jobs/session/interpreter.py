@@ -210,7 +210,7 @@ class Interpreter:
             from strandline.jobs.partial.pull import pull
 
             return pull(statement, self.catalog, self.lake, functions)
-        from strandline.jobs.serve.push import push
+        from strandline.jobs.serve.subscription import push
 
         return push(statement, self.catalog, self.lake, functions, from_latest=self.properties.from_latest)
 

@@ -21,7 +21,7 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve import push as pushing
+from strandline.jobs.serve import subscription as pushing
 from strandline.jobs.serve.results import LiveRows, Rows
 from strandline.jobs.server.changes.events import Form
 from strandline.jobs.server.changes.hub import Hub, Wish

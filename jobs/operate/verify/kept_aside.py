@@ -18,7 +18,7 @@ from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped
 from strandline.jobs.operate.verify.inputs import BegunLater, InputUnreadable, check_begun, input_rows, versions
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.wording import Name, sentence
@@ -109,7 +109,7 @@ def _computed(stage: MapStage, prefix: str, table: Opened, lake: Lake, functions
             f"{engine.name(f'new_{alias}')} AS (SELECT {listed_columns} FROM __input_{number})" for alias in aliases
         ]
     names = ", ".join(engine.name(name) for name in (REASON, ROW))
-    with Duck(functions) as duck:
+    with QueryEngine(functions) as duck:
         return duck.query(f"WITH {', '.join(texts)} SELECT {names} FROM ({all_rows(stage.body, engine)})", rows)
 
 

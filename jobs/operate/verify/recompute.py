@@ -24,7 +24,7 @@ from strandline.jobs.operate.verify.lineage import PUT_BACK, was_put_back
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
-from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.tablespec import STATE
@@ -276,7 +276,7 @@ def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library, *
         texts.append(
             f"{engine.name(relation.name)} AS (SELECT {', '.join(listed(relation, engine))} FROM __input_{number})"
         )
-    with Duck(functions) as duck:
+    with QueryEngine(functions) as duck:
         return duck.query(f"WITH {', '.join(texts)} {each.sql}" if texts else each.sql, rows)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from strandline.jobs.serve.limits import Limits
+from strandline.jobs.serve.terms import Limits
 from strandline.jobs.server.access.tokens import Tokens
 from strandline.state_store.errors import SettingsError
 

@@ -14,7 +14,7 @@ from strandline.jobs.server.changes.place import Place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from strandline.jobs.serve.duck import Duck
+    from strandline.jobs.serve.query_engine import QueryEngine
     from strandline.jobs.serve.subscription import Subscription
     from strandline.state_store.errors import StrandlineError
 
@@ -38,7 +38,7 @@ class Event:
         return f"event: {self.kind}\nid: {self.place}\ndata: {self.data}\n\n".encode()
 
 
-def events_of(made: Subscription, duck: Duck, changes: pa.Table, form: Form, first: Place) -> Iterator[Event]:
+def events_of(made: Subscription, duck: QueryEngine, changes: pa.Table, form: Form, first: Place) -> Iterator[Event]:
     """The events of one version's changes, in an order that is the same at each look.
 
     Args:
@@ -59,12 +59,12 @@ def failed(place: Place, error: StrandlineError) -> Event:
     return Event("error", place, to_json({**error.attrs(), "where": None, "last_event_id": str(place)}))
 
 
-def _weights(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+def _weights(made: Subscription, duck: QueryEngine, changes: pa.Table) -> Iterator[str]:
     for change in made.weighted(duck, changes):
         yield f'{{"weight": {change.weight}, "row": {json_line(made.names, change.row)}}}'
 
 
-def _upserts(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+def _upserts(made: Subscription, duck: QueryEngine, changes: pa.Table) -> Iterator[str]:
     for change in made.visible(duck, changes):
         match change:
             case Tombstone(row):
@@ -77,7 +77,7 @@ def _upserts(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]
                 yield f'{{"row": {json_line(made.names, row)}}}'
 
 
-def _columns(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+def _columns(made: Subscription, duck: QueryEngine, changes: pa.Table) -> Iterator[str]:
     for went, came in made.pairs(duck, changes):
         shown = came if came is not None else made.key_of(went or ())
         tombstone = ', "tombstone": true' if came is None else ""
@@ -85,7 +85,7 @@ def _columns(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]
         yield f'{{"columns": {to_json(list(shown))}{tombstone}{retracted}}}'
 
 
-def _arrays(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+def _arrays(made: Subscription, duck: QueryEngine, changes: pa.Table) -> Iterator[str]:
     for went, came in made.pairs(duck, changes):
         yield to_json(list(came if came is not None else made.key_of(went or ())))
 

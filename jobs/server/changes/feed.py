@@ -14,8 +14,8 @@ from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from strandline.jobs.serve.duck import Duck
 from strandline.jobs.serve.errors import ChangesGone
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.server.changes.place import IDENTITY_LETTERS, Place
 from strandline.jobs.server.changes.versions import VersionAsked
 from strandline.state_store.delta import log, reader
@@ -126,15 +126,15 @@ class Feed:
 
         Raises: as `VersionAsked.events`.
         """
-        with Duck(self._functions) as duck:
+        with QueryEngine(self._functions) as duck:
             return self._events(duck, place)
 
-    def _events(self, duck: Duck, place: Place) -> list[Event]:
+    def _events(self, duck: QueryEngine, place: Place) -> list[Event]:
         asked = VersionAsked(self.made, self.form, place, self.table)
         return asked.events(duck) if self._apart is None else self._apart.events(asked)
 
     def _run(self) -> None:
-        with Duck(self._functions) as duck:
+        with QueryEngine(self._functions) as duck:
             while not self._stop.is_set():
                 self._wake.clear()
                 try:
@@ -145,7 +145,7 @@ class Feed:
                     return
                 self._wake.wait(_LOOK_SECONDS)
 
-    def _advance(self, duck: Duck) -> None:
+    def _advance(self, duck: QueryEngine) -> None:
         newest = log.newest_version(self.made.path)
         newest = -1 if newest is None else newest
         if newest < self._read:

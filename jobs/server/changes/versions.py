@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.serve.duck import Duck
 from strandline.jobs.serve.errors import ChangesGone
-from strandline.jobs.serve.limits import NO_LIMITS, Limits, Spent
-from strandline.jobs.serve.terms import Terms
+from strandline.jobs.serve.query_engine import QueryEngine
+from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent, Terms
 from strandline.jobs.server.changes.events import events_of
 from strandline.jobs.server.changes.place import Place
 from strandline.jobs.server.queries.pool import Queries
@@ -57,10 +56,10 @@ class VersionAsked:
         """The events, computed in the process; errors as of `events`."""
         catalog = Catalog(Lake(settings.lake))
         functions = Library(catalog.functions.values(), settings.functions.modules)
-        with Duck(functions, Spent(self.limits)) as duck:
+        with QueryEngine(functions, Spent(self.limits)) as duck:
             return self.events(duck)
 
-    def events(self, duck: Duck) -> list[Event]:
+    def events(self, duck: QueryEngine) -> list[Event]:
         """The events.
 
         Raises:

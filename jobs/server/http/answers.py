@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.serve.cut import Cut
+    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
     from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.server.state.topics import Lag
 
@@ -58,7 +58,7 @@ class About:
         return cls(standing.version, instant(standing.event_time), age_ms(standing.committed), names, lag)
 
     @classmethod
-    def of_cut(cls, cut: Cut, lag: Lag | None) -> About:
+    def of_cut(cls, cut: ConsistentSnapshot, lag: Lag | None) -> About:
         """What rows that were computed from several tables reflect."""
         return cls(None, instant(cut.event_time), age_ms(cut.committed), cut.versions, lag)
 

@@ -10,9 +10,9 @@ import orjson
 from starlette.requests import ClientDisconnect
 
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.serve.consistent_snapshot import Pinned
 from strandline.jobs.serve.errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from strandline.jobs.serve.lookup import KeyValues, Windows
-from strandline.jobs.serve.pinned import Pinned
 from strandline.jobs.server.http.parameters import check_known
 from strandline.jobs.server.http.patience import BODY_SECONDS
 from strandline.jobs.session.conversions import assign, convert

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.serve.cut import Cut
-from strandline.jobs.serve.duck import Duck
-from strandline.jobs.serve.limits import Spent
+from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.pull import Answer
+from strandline.jobs.serve.query_engine import QueryEngine
+from strandline.jobs.serve.terms import Spent
 from strandline.jobs.server.pg_catalog.contents import contents
 from strandline.jobs.server.pg_catalog.duck_types import as_language_has_it
 from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
@@ -68,7 +68,7 @@ class SystemCatalog:
         functions = {part.name.partition(".")[2] for part in self.parts if part.name.startswith(f"{FUNCTIONS}.")}
         text = self.query.bound(values).duckdb(functions)
         rows = contents(self.catalog, token, caller)
-        with Duck(Library((), ()), Spent(terms.limits)) as duck:
+        with QueryEngine(Library((), ()), Spent(terms.limits)) as duck:
             for part in needed(self.parts, self.query.names(text)):
                 duck.define(part.sql)
                 filling = rows.get(part.name.partition(".")[2]) if part.name.startswith(f"{TABLES}.") else None
@@ -76,11 +76,11 @@ class SystemCatalog:
                     _fill(duck, part.name, filling)
             found = duck.query(text, {})
         table, types = as_language_has_it(found)
-        answer = Answer(tuple(found.column_names), types, table, Cut({}))
+        answer = Answer(tuple(found.column_names), types, table, ConsistentSnapshot({}))
         return Answered(answer.names, types, arrow_stream(answer), {}, None, None)
 
 
-def _fill(duck: Duck, name: str, rows: list[dict[str, object]]) -> None:
+def _fill(duck: QueryEngine, name: str, rows: list[dict[str, object]]) -> None:
     import pyarrow as pa
 
     # Arrow takes the columns of the first row alone: those that it does not name would be lost in silence.

@@ -21,7 +21,7 @@ from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_values.parameters import Parameter
     from strandline.jobs.server.postgres.settings import Settings

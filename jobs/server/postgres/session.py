@@ -36,7 +36,7 @@ from strandline.jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATIO
 from strandline.jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
-    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.server.pg_values.parameters import Parameter
     from strandline.jobs.server.postgres.asking import Asking
     from strandline.jobs.server.postgres.result import Budget

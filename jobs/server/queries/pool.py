@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.serve.at_least import Least
-    from strandline.jobs.serve.limits import Limits
-    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned
+    from strandline.jobs.serve.terms import Least, Limits
     from strandline.jobs.server.access.tokens import Token
 
 A = TypeVar("A")

@@ -21,13 +21,12 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.partial.pull import answer
-from strandline.jobs.serve.cut import Cut
+from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.pull import Answer, columns_of
 from strandline.jobs.serve.readable import names_read
-from strandline.jobs.serve.row_text import RowText
-from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.values import RowText, python_rows
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Explain, Select
@@ -204,7 +203,7 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     from strandline.jobs.ivm.explain import explain
 
     lines = explain(statement, catalog).splitlines()
-    found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))
+    found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), ConsistentSnapshot({}))
     return Answered(found.names, found.types, _BODIES[form](found), {}, None, None, {})
 
 

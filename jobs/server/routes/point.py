@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.serve.row_text import RowText
+from strandline.jobs.serve.values import RowText
 from strandline.jobs.server.http.answers import VersionAnswers, wants_arrow
 from strandline.jobs.server.http.measured import answered
 from strandline.jobs.server.http.requests import key_of_segments, stored_name

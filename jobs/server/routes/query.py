@@ -10,9 +10,9 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from strandline.jobs.serve.at_least import Least
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.terms import Least
 from strandline.jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute
 from strandline.jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name

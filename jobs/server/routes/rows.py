@@ -14,12 +14,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from strandline.jobs.partial.view import keys_of, rows_of
-from strandline.jobs.serve.at_least import Least, no_versions
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.lookup import Lookup
 from strandline.jobs.serve.pull import answer
-from strandline.jobs.serve.row_text import RowText
-from strandline.jobs.serve.terms import Terms
+from strandline.jobs.serve.terms import Least, Terms, no_versions
+from strandline.jobs.serve.values import RowText
 from strandline.jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute
 from strandline.jobs.server.http.parameters import WAITING, WINDOWS, parameters
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.jobs.model.relation import Relation
-    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.server.state.replicas import Followed
     from strandline.jobs.server.state.server import Server

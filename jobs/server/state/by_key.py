@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.serve.keyed import NotByKey, keyed_plan
-from strandline.jobs.serve.row_text import RowText
 from strandline.jobs.serve.shape import shape_of
-from strandline.jobs.serve.values import shown
+from strandline.jobs.serve.values import RowText, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.pulled import Unnamed
-    from strandline.jobs.serve.at_least import Least
+    from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.keyed import KeyedPlan
-    from strandline.jobs.serve.pinned import Pinned
     from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.serve.shape import Shape
+    from strandline.jobs.serve.terms import Least
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.state.catalogued import Catalogued
     from strandline.jobs.server.state.metrics import Metrics

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.serve.pinned import pin
+from strandline.jobs.serve.consistent_snapshot import pin
 from strandline.jobs.serve.poller import Poller
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.errors import StoreError, TableMissing
@@ -21,7 +21,7 @@ from strandline.state_store.leases import ReaderLease
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.jobs.serve.pinned import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.server.state.catalogued import Catalogued
     from strandline.state_store.layout import Lake
 
@@ -57,7 +57,7 @@ class Cuts(Poller):
         Args:
             first: the tables for whose sake others are left out.
 
-        Raises: as `jobs.serve.pinned.pin`; DiskFailed: its versions cannot be leased.
+        Raises: as `jobs.serve.consistent_snapshot.pin`; DiskFailed: its versions cannot be leased.
         """
         definitions = self._catalogued.catalog.definitions()
         stored = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.serve.limits import Limits
+    from strandline.jobs.serve.terms import Limits
     from strandline.jobs.server.state.catalogued import Catalogued
     from strandline.state_store.layout import Lake
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.serve.at_least import Least
+    from strandline.jobs.serve.terms import Least
     from strandline.jobs.server.access.options import ServerOptions
 
 T = TypeVar("T")

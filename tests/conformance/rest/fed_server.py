@@ -15,10 +15,8 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.serve.at_least import Least
-from strandline.jobs.serve.limits import Limits
-from strandline.jobs.serve.pinned import Pinned
-from strandline.jobs.serve.terms import Terms
+from strandline.jobs.serve.consistent_snapshot import Pinned
+from strandline.jobs.serve.terms import Least, Limits, Terms
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.access.tokens import Token
 from strandline.jobs.server.app import application

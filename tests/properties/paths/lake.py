@@ -20,7 +20,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.publish.declared import published_views
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.errors import StrandlineError
@@ -87,7 +87,7 @@ class ViewLake:
         self.settings = load_settings(lake=folder)
         self.lake = Lake(folder)
         self.kept: dict[tuple[str, str], Any] = {}
-        self.duck = Duck(Library((), ()))
+        self.duck = QueryEngine(Library((), ()))
         self._times = dict.fromkeys(self.relations, BEGIN)
         self._offsets = dict.fromkeys(self.relations, 0)
 

@@ -27,7 +27,7 @@ from strandline.jobs.partial.upquery import Upqueries
 from strandline.jobs.publish.encoder import Encoder
 from strandline.jobs.run import refresh_views, swap
 from strandline.jobs.run.swap import difference
-from strandline.jobs.serve.computation import Computation, computation
+from strandline.jobs.serve.pull import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.replicas.reading import Reading

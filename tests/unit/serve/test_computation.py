@@ -10,7 +10,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.query.clauses.read import read_pull
-from strandline.jobs.serve.computation import computation
+from strandline.jobs.serve.pull import computation
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.from_text import parse_query

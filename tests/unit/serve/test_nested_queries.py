@@ -12,7 +12,7 @@ from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.recompute.select import recompute_sql
-from strandline.jobs.serve.duck import Duck
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.from_text import parse_query
@@ -101,6 +101,6 @@ def test_a_value_has_one_row(session: Interpreter) -> None:
 def test_a_view_that_joins_the_same_query_has_the_same_rows(session: Interpreter, lake: Lake, query: str) -> None:
     joined = recompute_sql(read_query(parse_query(query), Catalog(lake)), "duckdb", fate="error")
     tables = {name: reader.read_rows(lake.table(name), 0) for name in "stu"}
-    with Duck(Library((), ())) as duck:
+    with QueryEngine(Library((), ())) as duck:
         rows = duck.query(joined, tables).to_pylist()
     assert sorted(map(repr, answer(session, query))) == sorted(repr(tuple(row.values())) for row in rows)

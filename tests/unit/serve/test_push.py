@@ -9,7 +9,7 @@ import pytest
 
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.serve import push
+from strandline.jobs.serve import subscription
 from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 from strandline.jobs.serve.subscription import Subscription
 from strandline.jobs.session.interpreter import Interpreter
@@ -58,7 +58,7 @@ def take(
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Lets work be done once: when the subscriber has found nothing new, and is about to wait."""
-    newest = push._newest
+    newest = subscription._newest
 
     def once(work: Callable[[], object]) -> None:
         looks: list[int] = []
@@ -69,7 +69,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], N
                 work()
             return looks[-1]
 
-        monkeypatch.setattr(push, "_newest", looked)
+        monkeypatch.setattr(subscription, "_newest", looked)
 
     return once
 

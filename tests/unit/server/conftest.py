@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve.limits import Limits
+from strandline.jobs.serve.terms import Limits
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake

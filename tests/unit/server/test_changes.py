@@ -16,8 +16,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve import watch as watches
-from strandline.jobs.serve.duck import Duck
 from strandline.jobs.serve.errors import ChangesGone, Unauthenticated
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Tombstone
 from strandline.jobs.serve.subscription import Subscription, subscription
 from strandline.jobs.serve.watch import Watch
@@ -302,7 +302,7 @@ def test_a_view_that_is_replaced_goes_on_unless_a_column_that_is_asked_for_is_go
         with pytest.raises(ChangesGone, match="no column 'visits' any more"):
             made.changes(head, head + 1)
         return
-    with Duck(Library((), ())) as duck:
+    with QueryEngine(Library((), ())) as duck:
         assert list(made.visible(duck, made.changes(head, head + 1))) == [Tombstone(("Lima", None))]
 
 

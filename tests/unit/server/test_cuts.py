@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from psycopg import errors
 
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.consistent_snapshot import Pinned, pin
 from strandline.jobs.serve.errors import CutExpired, NoConsistentCut, RequestRefused
-from strandline.jobs.serve.pinned import Pinned, pin
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.postgres import asking
@@ -97,7 +97,7 @@ def test_changes_begin_with_the_rows_of_a_cut(client: TestClient, served: Served
 def test_a_table_that_stands_far_behind_is_left_out(served: ServedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would drag the others back to where it stands."""
     visit(served, "by_town")
-    monkeypatch.setattr("strandline.jobs.serve.pinned._DRAG_MS", 0)
+    monkeypatch.setattr("strandline.jobs.serve.consistent_snapshot._DRAG_MS", 0)
     with_all = pin(["by_town", "totals", "visits"], served.lake, 60, ["by_town"])
     assert set(with_all.tables) == {"by_town", "visits"}
     with pytest.raises(NoConsistentCut, match="'totals' is not in the pinned cut"):

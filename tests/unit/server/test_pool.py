@@ -11,8 +11,7 @@ import pytest
 
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve.errors import TimeLimit
-from strandline.jobs.serve.limits import Limits
-from strandline.jobs.serve.terms import Terms
+from strandline.jobs.serve.terms import Limits, Terms
 from strandline.jobs.server.queries.pool import Queries
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.serve.limits import Limits
 from strandline.jobs.serve.subscription import subscription
+from strandline.jobs.serve.terms import Limits
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.changes import versions

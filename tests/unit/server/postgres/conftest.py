@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve.limits import Limits
+from strandline.jobs.serve.terms import Limits
 from strandline.jobs.server.access.options import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake

@@ -15,7 +15,7 @@ import duckdb
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.serve.errors import TooLarge
-from strandline.jobs.serve.limits import NO_LIMITS, Spent
+from strandline.jobs.serve.terms import NO_LIMITS, Spent
 from strandline.state_store.duckdb import elementary
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _BATCH_ROWS = 1 << 16
 _INTERRUPTED, _OUT_OF_MEMORY = "INTERRUPT Error", "Out of Memory Error"
 
 
-class Duck:
+class QueryEngine:
     """One connection to an empty in-memory database. Close it by `with`.
 
     Args:
@@ -61,7 +61,7 @@ class Duck:
         for setting in (*bounded, *_LOCKED):
             self._connection.execute(setting)
 
-    def __enter__(self) -> Duck:
+    def __enter__(self) -> QueryEngine:
         return self
 
     def __exit__(self, *_: object) -> None:

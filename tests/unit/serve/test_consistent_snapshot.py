@@ -7,7 +7,7 @@ import random
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.serve.cut import newest_cut
+from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.errors import NoConsistentCut
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.serve.results import Rows
@@ -51,7 +51,7 @@ def test_views_refreshed_in_any_order_are_read_at_one_version_of_their_input(ser
 
 
 def assert_one_input(lake: Lake) -> None:
-    cut = newest_cut((*VIEWS, "visits"), lake)
+    cut = newest_snapshot((*VIEWS, "visits"), lake)
     standing = [found for found in cut.tables.values() if found is not None]
     of_visits = {found.versions.get("visits", -1) for found in standing if found.table != "visits"}
     at = cut.version("visits")
@@ -81,7 +81,7 @@ def test_a_version_that_is_gone_is_a_typed_error(served: ServedLake) -> None:
         on_disk(log.commit_file(path, version)).unlink()
     with pytest.raises(NoConsistentCut, match="by_town"):
         rows(served, SUMS)
-    assert newest_cut(["by_town"], served.lake).versions == {"by_town": log.newest_version(path)}
+    assert newest_snapshot(["by_town"], served.lake).versions == {"by_town": log.newest_version(path)}
 
 
 def test_a_view_that_never_ran_holds_nobody_back(served: ServedLake) -> None:

@@ -1,0 +1,266 @@
+"""A consistent snapshot: one version of each table of a query, such that all reflect the same of what lies below them.
+
+    heads   orders@12   by_customer@7 (orders@12)   by_town@5 (orders@9)
+    cut     orders@9    by_customer@4 (orders@9)    by_town@5 (orders@9)
+
+From the heads, each table that is ahead of another over a common input goes back until it is not. No consistent
+snapshot lies between, so what is left in the end is the newest one. A table that is not there yet holds nobody back.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline.jobs.serve.errors import CutExpired, NoConsistentCut, RequestRefused
+from strandline.jobs.serve.reflected import Reflected, reflected, settled
+from strandline.state_store.checksum import members_in, sealed_members
+from strandline.state_store.commits import TableVersion
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.heads import newest_version
+from strandline.state_store.errors import StoreError, VersionGone
+from strandline.state_store.wording import Name, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from strandline.state_store.layout import Lake
+
+
+_NOTHING = -1
+"""The version of an input that a table does not reflect at all yet, as just after it was made."""
+
+
+@dataclass(frozen=True)
+class ConsistentSnapshot:
+    """One version of each table; None for a table that is not there, or was not at that moment: it has no rows."""
+
+    tables: Mapping[str, Reflected | None]
+
+    def version(self, table: str) -> int | None:
+        """The version of a table; None: it has no rows."""
+        found = self.tables[table]
+        return None if found is None else found.version
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """{table: version} of those that have one."""
+        return {name: found.version for name, found in self.tables.items() if found is not None}
+
+    @property
+    def committed(self) -> int | None:
+        """When the oldest of the versions was committed, milliseconds since the epoch."""
+        return min((found.committed for found in self.tables.values() if found is not None), default=None)
+
+    @property
+    def event_time(self) -> int | None:
+        """The smallest of the tables' event times, microseconds since the epoch."""
+        times = (found.event_time for found in self.tables.values() if found is not None)
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def offsets(self) -> dict[str, dict[int, int]] | None:
+        """{topic: {partition: the offset behind the last record}} that every table of it reflects, of those that are
+        made of the topic; None: a table is not there, and reflects nothing."""
+        found: dict[str, dict[int, int]] = {}
+        for each in self.tables.values():
+            if each is None:
+                return None
+            for topic, partitions in each.offsets.items():
+                known = found.get(topic)
+                if known is None:
+                    found[topic] = dict(partitions)
+                else:
+                    least = {number: min(end, partitions.get(number, 0)) for number, end in known.items()}
+                    found[topic] = {**dict.fromkeys(partitions, 0), **least}
+        return found
+
+    def reaches(self, topic: str, offsets: Iterable[tuple[int, int]]) -> bool:
+        """True if every table that is made of a topic reflects its records up to these offsets, and one is.
+
+        Args:
+            offsets: (partition, the offset behind the last record).
+        """
+        made = [found.offsets[topic] for found in self.tables.values() if found is not None and topic in found.offsets]
+        return bool(made) and all(each.get(partition, 0) >= offset for each in made for partition, offset in offsets)
+
+
+def newest_snapshot(tables: Iterable[str], lake: Lake) -> ConsistentSnapshot:
+    """The newest consistent cut of these tables.
+
+    Raises:
+        NoConsistentCut: it needs a version that is not kept any more.
+        TableLost: one was made, and is not there any more.
+        CorruptState, ForeignWrite: a table below cannot be read.
+    """
+    heads = {name: newest_version(lake, name) for name in sorted(set(tables))}
+    found: dict[str, Reflected | None] = {
+        name: None if version is None else reflected(lake, name, version) for name, version in heads.items()
+    }
+    known = {name: frozenset(each.versions) for name, each in found.items() if each is not None}
+    while ahead := _ahead(found, known, lake):
+        for name, common in ahead.items():
+            found[name] = _before(found[name], common, lake)
+    return ConsistentSnapshot(found)
+
+
+def _ahead(found: Mapping[str, Reflected | None], known: Mapping[str, frozenset[str]], lake: Lake) -> dict[str, str]:
+    """{table that reflects more of a common input than another does: that input}."""
+    standing = {name: each for name, each in found.items() if each is not None}
+    ahead: dict[str, str] = {}
+    for common in sorted({name for each in standing for name in known[each]}):
+        raw = {name: each.versions.get(common, _NOTHING) for name, each in standing.items() if common in known[name]}
+        if len(set(raw.values())) > 1:
+            versions = {name: settled(lake, common, version) for name, version in raw.items()}
+            least = min(versions.values())
+            ahead |= {name: common for name, version in versions.items() if version > least}
+    return ahead
+
+
+def _before(table: Reflected | None, common: str, lake: Lake) -> Reflected | None:
+    """The version before; None before the first, when there was no table."""
+    assert table is not None
+    if table.version == 0:
+        return None
+    try:
+        return reflected(lake, table.table, table.version - 1)
+    except VersionGone as error:
+        raise NoConsistentCut(
+            sentence(
+                "'{}' is ahead of the other tables of the query over '{}', and the version that fits them is not "
+                "kept any more",
+                Name(table.table),
+                Name(common),
+            ),
+            hint="ask again when they have caught up: `strandline status` shows which is behind",
+        ) from error
+
+
+# A pinned cut: versions of many tables that fit together, to be read again for as long as it is held.
+#
+#     pin ──> {by_town: 12, by_day: 7, …}, until … ──text──> a token that a client sends back with each request
+#
+# What is pinned is one consistent cut (`jobs.serve.consistent_snapshot`) of all tables that keep up. A table that
+# stands far behind the others would drag them back to where it is, so it is left out; whoever reads it at the cut is
+# told so.
+
+_DRAG_MS: Final = 10_000
+"""So much older than its newest version may the pinned version of a table be, for another table's sake: some epochs."""
+_LONGEST_TEXT: Final = 100_000
+_AGAIN: Final = "pin a new cut: POST /v1/cuts, or begin a new transaction"
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A pinned cut.
+
+    Attributes:
+        tables: the commit of each; None: the table was not there yet, and has no rows.
+        until: when it expires, milliseconds since the epoch.
+    """
+
+    tables: Mapping[str, TableVersion | None]
+    until: int
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """{table: version} of those that have one."""
+        return {name: at.version for name, at in self.tables.items() if at is not None}
+
+    def text(self) -> str:
+        """The token that stands for it."""
+        tables = {name: None if at is None else [at.version, at.table, at.nonce] for name, at in self.tables.items()}
+        return base64.urlsafe_b64encode(zlib.compress(sealed_members({"tables": tables, "until": self.until}))).decode()
+
+    @classmethod
+    def read(cls, text: str) -> Pinned:
+        """The cut that a token stands for.
+
+        Raises:
+            RequestRefused: it is no token of a cut.
+        """
+        try:
+            unpacked = zlib.decompressobj().decompress(base64.urlsafe_b64decode(text[:_LONGEST_TEXT]), _LONGEST_TEXT)
+            found = members_in(unpacked)
+            tables = {name: None if at is None else TableVersion(*at) for name, at in found["tables"].items()}
+            return cls(tables, int(found["until"]))
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+            raise RequestRefused("'cut' is none that was pinned here", hint="POST /v1/cuts answers with one") from error
+
+    def cut(self, names: Iterable[str], lake: Lake) -> ConsistentSnapshot:
+        """The cut of these tables.
+
+        Raises:
+            CutExpired: its time is over, or a version is not kept any more.
+            NoConsistentCut: a table is not in it.
+        """
+        return ConsistentSnapshot({name: self.at(name, lake) for name in sorted(set(names))})
+
+    def at(self, name: str, lake: Lake) -> Reflected | None:
+        """What a table's version reflects; None where it was not there. Errors as of `cut`."""
+        if log.now_ms() > self.until:
+            raise CutExpired("the cut has expired", hint=_AGAIN)
+        if name not in self.tables:
+            raise NoConsistentCut(
+                f"'{name}' is not in the pinned cut: it was made since, or stood far behind the others", hint=_AGAIN
+            )
+        pinned = self.tables[name]
+        if pinned is None:
+            return None
+        try:
+            if reader.version_at(lake.table(name), pinned.version).same(pinned):
+                return reflected(lake, name, pinned.version)
+        except VersionGone as error:
+            raise CutExpired(f"version {pinned.version} of '{name}' is not kept any more", hint=_AGAIN) from error
+        raise CutExpired(f"version {pinned.version} of '{name}' is another commit now", hint=_AGAIN)
+
+
+def pin(tables: Iterable[str], lake: Lake, seconds: float, first: Sequence[str] = ()) -> Pinned:
+    """Pin the newest consistent cut.
+
+    Args:
+        tables: all that may be read.
+        first: of those, the ones for whose sake others are left out.
+
+    Raises: as `newest_snapshot`, of `first`.
+    """
+    names = [name for name in sorted(set(tables)) if name not in first]
+    found = _cut_of_all([*first, *names], lake)
+    if found is None:
+        found = newest_snapshot(first, lake)
+        for name in names:
+            found = _with(name, found, lake) or found
+    held = {
+        name: None if at is None else reader.version_at(lake.table(name), at.version)
+        for name, at in found.tables.items()
+    }
+    return Pinned(held, log.now_ms() + int(seconds * 1000))
+
+
+def _cut_of_all(names: Sequence[str], lake: Lake) -> ConsistentSnapshot | None:
+    """The newest cut of all these tables; None where there is none, or one drags others back."""
+    try:
+        found = newest_snapshot(names, lake)
+        return None if any(_dragged(newest_snapshot([name], lake), found) for name in names) else found
+    except (StoreError, NoConsistentCut):
+        return None
+
+
+def _with(name: str, cut: ConsistentSnapshot, lake: Lake) -> ConsistentSnapshot | None:
+    """The cut with one more table; None where that cannot be read, has no place in it, or drags others back."""
+    try:
+        found = newest_snapshot([*cut.tables, name], lake)
+    except (StoreError, NoConsistentCut):
+        return None
+    return None if _dragged(cut, found) else found
+
+
+def _dragged(before: ConsistentSnapshot, after: ConsistentSnapshot) -> bool:
+    """True if a table of the cut stands much further back in the other one."""
+    for name, at in before.tables.items():
+        now = after.tables[name]
+        if at is not None and (now is None or at.committed - now.committed > _DRAG_MS):
+            return True
+    return False
