@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas clean
 .DEFAULT_GOAL := help
 # Tests start hundreds of processes, and without it each compiles our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,6 +34,10 @@ house: $(STAMP) ## the rooms, what they import of each other, the largest of eve
 
 house-write: $(STAMP) ## write the table of rooms in docs/architecture.md
 	@$(BIN)/python -m infra.house write
+
+fast: check ## lint, types, and the unit tests of the language and the engine: about two minutes
+	$(BIN)/python -m pytest -q -m "not kill" tests/unit/sql tests/unit/query tests/unit/catalog tests/unit/ivm \
+	  tests/unit/model tests/unit/serve tests/unit/state_store/delta
 
 test: check ## everything that must pass
 	$(BIN)/python -m strandline.jobs.run.jars kafka dynamodb s3
