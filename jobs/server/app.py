@@ -16,12 +16,11 @@ from starlette.responses import Response
 
 from strandline.jobs.serve.errors import Forbidden
 from strandline.jobs.server.access.origins import Origins
+from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.description import described
 from strandline.jobs.server.http.direct import add_routes
-from strandline.jobs.server.http.failures import failure
 from strandline.jobs.server.http.measured import Measured
-from strandline.jobs.server.http.parameters import refuse_others
-from strandline.jobs.server.http.requests import allowed, server_of
+from strandline.jobs.server.http.requests import allowed, refuse_others, server_of
 from strandline.jobs.server.postgres.listener import postgres
 from strandline.jobs.server.routes import (
     changes,
@@ -36,7 +35,7 @@ from strandline.jobs.server.routes import (
     streams,
     views,
 )
-from strandline.jobs.server.routes.point import PointLookups
+from strandline.jobs.server.routes.rows import PointLookups
 from strandline.jobs.server.state.server import running
 from strandline.jobs.sql.size import too_deep
 from strandline.state_store.errors import StrandlineError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
-from strandline.jobs.server.access.bound import bound
+from strandline.jobs.server.access.options import bound
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.patience import PatientProtocol
+from strandline.jobs.server.http.requests import PatientProtocol
 from strandline.state_store.layout import Lake, check_lake
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import subscription as pushing
 from strandline.jobs.serve.results import LiveRows, Rows
-from strandline.jobs.server.changes.events import Form
+from strandline.jobs.server.changes.events import Form, Place
 from strandline.jobs.server.changes.hub import Hub, Wish
-from strandline.jobs.server.changes.place import Place
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

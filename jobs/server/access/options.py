@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
+from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -13,6 +16,7 @@ from strandline.state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 # A query over some ten million rows of two columns fits; two at once leave half of a small machine to everything else.
 QUERY_LIMITS = Limits(seconds=10.0, memory_bytes=512 << 20, rows=1_000_000, answer_bytes=64 << 20)
@@ -109,3 +113,31 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+# The sockets of a server: bound before anything is started. A port that is taken is an error with a way out.
+
+
+def bound(host: str, port: int, option: str) -> list[socket.socket]:
+    """A socket for each address that the host stands for, which accepts nobody yet.
+
+    Args:
+        option: that the port was given by, for the message.
+
+    Raises:
+        SettingsError: the host is unknown or not of this machine, or the port is taken or reserved.
+    """
+    with ExitStack() as opened:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
+            made = [opened.enter_context(socket.create_server(address, family=family)) for family, address in addresses]
+        except OSError as error:
+            known = error.errno if isinstance(error.errno, int) and error.errno > 0 else 0
+            why = (os.strerror(known) if known else error.strerror or str(error)).lower()
+            raise SettingsError(
+                f"the server cannot listen on {host}, port {port}: {why}",
+                hint=f"take another with {option}, or end what listens there: ss -ltnp 'sport = :{port}'",
+            ) from error
+        opened.pop_all()
+        return made

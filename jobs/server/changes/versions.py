@@ -16,8 +16,7 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent, Terms
-from strandline.jobs.server.changes.events import events_of
-from strandline.jobs.server.changes.place import Place
+from strandline.jobs.server.changes.events import Place, events_of
 from strandline.jobs.server.queries.pool import Queries
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.layout import Lake

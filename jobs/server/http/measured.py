@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http.failures import failure
+from strandline.jobs.server.http.answers import failure
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

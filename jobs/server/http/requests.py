@@ -3,30 +3,143 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
+from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.errors import TypeMismatch, UnknownName
 from strandline.jobs.serve.consistent_snapshot import Pinned
 from strandline.jobs.serve.errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from strandline.jobs.serve.lookup import KeyValues, Windows
-from strandline.jobs.server.http.parameters import check_known
-from strandline.jobs.server.http.patience import BODY_SECONDS
 from strandline.jobs.session.conversions import assign, convert
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from asyncio import TimerHandle, Transport
+    from collections.abc import Collection, Iterable, Mapping
 
+    from fastapi import FastAPI
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.server.access.tokens import Token, Verb
     from strandline.jobs.server.state.server import Server
+
+
+# The parameters that a route takes in its query string: declared with the route, so that the description of the API
+# has them, and every other is refused. What is ignored in silence looks as if it had been done.
+
+WAITING: Final = ("at_least", "max_staleness", "wait_ms", "cut")
+"""What an answer must reflect, how far it may be behind, how long to wait for that, and the cut that it reads."""
+WINDOWS: Final = ("window_start_from", "window_start_to", "window_end_from", "window_end_to")
+"""The bounds of windows, in milliseconds."""
+
+
+def parameters(*names: str) -> dict[str, Any]:
+    """The `openapi_extra` of a route that takes these parameters."""
+    return {"parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]}
+
+
+def refuse_others(app: FastAPI) -> None:
+    """Have each route of an application refuse the parameters that it does not declare."""
+    for route in app.router.routes:
+        if isinstance(route, APIRoute) and not isinstance(route.app, _Declared):
+            declared = (route.openapi_extra or {}).get("parameters", ())
+            route.app = _Declared(route.app, tuple(each["name"] for each in declared))
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A route's application behind a check that it takes every parameter of a request."""
+
+    app: ASGIApp
+    known: tuple[str, ...]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["query_string"]:
+            given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            check_known("parameter", (name for name, _ in given), self.known)
+        await self.app(scope, receive, send)
+
+
+def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Check that every name is known.
+
+    Args:
+        what: a name of these is, as errors say it.
+
+    Raises:
+        RequestRefused: one is not; the nearest are proposed.
+    """
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        error = UnknownName.among(what, unknown, known)
+        hint = error.hint or f"it takes no {what}"
+        listed = f" ({', '.join(known)})" if known and "did you mean" in hint else ""
+        raise RequestRefused(error.message, hint=hint + listed)
+
+
+# How long the server waits for a request: connections that say nothing, or half of it, are closed.
+#
+# uvicorn closes a connection that is idle after an answer, and waits without end for the rest of a request's head. So
+# two thousand connections that each send a byte a minute would stay, and take the file handles of those who ask.
+
+HEAD_SECONDS: Final = 10.0
+"""From the connection, or a request's first byte, to the end of its head: a client on a bad line takes two or three."""
+BODY_SECONDS: Final = 60.0
+"""From the head to the end of the body: the longest body in that time is 140 kB a second."""
+_HEAD_BYTES: Final = 64 << 10
+"""Of a request's head, which is kept in memory: a token, an event's id and a long `where` take a few thousand."""
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """uvicorn's protocol of a connection, with an end to its patience."""
+
+    _late: TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._late is not None and self._head_bytes > _HEAD_BYTES:
+            self._give_up()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._expect_head()
+
+    def on_headers_complete(self) -> None:
+        self._expect_nothing()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _expect_nothing(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        self._late, self._head_bytes = None, 0
+
+    def _give_up(self) -> None:
+        self._expect_nothing()
+        self.transport.close()
+
 
 _BEFORE_KEY = 5
 """Slashes in the path of a row before its key."""

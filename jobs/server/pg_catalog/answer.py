@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.functions.python.register import Library
+from strandline.jobs.model import types as t
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.pull import Answer
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.terms import Spent
 from strandline.jobs.server.pg_catalog.contents import contents
-from strandline.jobs.server.pg_catalog.duck_types import as_language_has_it
 from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
 from strandline.jobs.server.pg_catalog.translate import CatalogQuery, catalog_query
 from strandline.jobs.server.pg_values.wire_types import TEXT, oid_named, oids_of
@@ -21,11 +21,52 @@ from strandline.jobs.server.queries.worker import Answered, arrow_stream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
     from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_catalog.contents import Caller
     from strandline.jobs.server.pg_catalog.parts import Part
+
+
+# The types of DuckDB's answers as the language's: a query over the system catalog may make types that no view has.
+
+
+def as_language_has_it(table: pa.Table) -> tuple[pa.Table, tuple[SqlType, ...]]:
+    """The table with the types of the language, and those types."""
+    import pyarrow as pa
+
+    types = tuple(_type_of(field.type) for field in table.schema)
+    columns = [column.cast(each.arrow()) for column, each in zip(table.columns, types, strict=True)]
+    return pa.table(columns, names=[str(number) for number in range(len(columns))]), types
+
+
+def _type_of(arrow: pa.DataType) -> SqlType:
+    import pyarrow.types as kinds
+
+    if kinds.is_list(arrow):
+        # Lists of oids, for which there is no type here. Drivers know text[] by heart, and asyncpg asks for the other
+        # types by a query that has such a list itself.
+        return t.array(t.VARCHAR if kinds.is_int64(arrow.value_type) else _type_of(arrow.value_type))
+    if kinds.is_decimal(arrow):
+        return t.decimal(arrow.precision, arrow.scale)
+    for is_it, sql_type in (
+        (kinds.is_boolean, t.BOOLEAN),
+        (kinds.is_uint32, t.BIGINT),
+        (kinds.is_int64, t.BIGINT),
+        (kinds.is_uint64, t.decimal(20, 0)),
+        (kinds.is_integer, t.INT),
+        (kinds.is_floating, t.DOUBLE),
+        (kinds.is_date, t.DATE),
+        (kinds.is_timestamp, t.TIMESTAMP),
+        (kinds.is_binary, t.BYTES),
+    ):
+        if is_it(arrow):
+            return sql_type
+    return t.VARCHAR
+
 
 _MAY_READ_IT: Final = re.compile(r"\bpg_\w|\binformation_schema\b", re.I)
 _READS: Final = re.compile(r"\bFROM\b|^EXPLAIN\b", re.I)

@@ -9,9 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.server.pg_values.binary_cells import fixed
-from strandline.jobs.server.pg_values.rows import BATCH_ROWS, data_rows
-from strandline.jobs.server.pg_values.text_cells import text_cells
+from strandline.jobs.server.pg_values.rows import BATCH_ROWS, data_rows, fixed, text_cells
 from strandline.jobs.server.pg_values.wire_types import BINARY_FORMAT, TEXT_FORMAT
 
 if TYPE_CHECKING:

@@ -18,13 +18,53 @@ from uuid import UUID
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.server.pg_values.array_text import array_elements
-from strandline.jobs.server.pg_values.binary_cells import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
-from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
-from strandline.jobs.server.pg_values.wire_types import NUMERIC, TEXT_FORMAT, UNSPECIFIED, element_oid
+from strandline.jobs.server.pg_values.rows import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
+from strandline.jobs.server.pg_values.wire_types import (
+    NUMERIC,
+    TEXT_FORMAT,
+    UNSPECIFIED,
+    Refusal,
+    SqlState,
+    element_oid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# Arrays as PostgreSQL writes them: `{1,NULL,"a b"}`.
+
+_ELEMENT: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",{}\\]+?))\s*(?:,|$)', re.S)
+
+
+def array_elements(text: str) -> list[str | None]:
+    """The elements of an array of one dimension.
+
+    Raises:
+        Refusal: it is none.
+    """
+    inside = text.strip()
+    if not (inside.startswith("{") and inside.endswith("}")):
+        raise _none(text)
+    inside = inside[1:-1]
+    found: list[str | None] = []
+    place = 0
+    while place < len(inside):
+        element = _ELEMENT.match(inside, place)
+        if element is None:
+            raise _none(text)
+        quoted, plain = element.groups()
+        if quoted is not None:
+            found.append(re.sub(r"\\(.)", r"\1", quoted, flags=re.S))
+        else:
+            found.append(None if plain.upper() == "NULL" else plain)
+        place = element.end()
+    return found
+
+
+def _none(text: str) -> Refusal:
+    return Refusal(SqlState.BAD_TEXT, f"the parameter '{text[:40]}' is no array of one dimension")
+
 
 Plain = str | None | list[str | None]
 """A value as PostgreSQL's text, None for NULL; an array as a list of those."""

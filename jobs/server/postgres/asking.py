@@ -13,10 +13,10 @@ from strandline.jobs.serve.errors import TooStale, Unauthenticated
 from strandline.jobs.serve.shape import shape_of
 from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.pg_catalog.contents import Caller
-from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
 from strandline.jobs.server.postgres.failures import state_of
 from strandline.jobs.server.postgres.question import Binding, Described, RowsAsked, TypesAsked
-from strandline.jobs.server.queries.cancelling import Cancelling
+from strandline.jobs.server.queries.pool import Cancelling
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.server.pg_values.copied import copied_rows
 from strandline.jobs.server.pg_values.parameters import Parameter
-from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
 from strandline.jobs.server.pg_values.rows import data_rows, few_rows
-from strandline.jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, columns_of
-from strandline.jobs.server.postgres import outgoing
+from strandline.jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, Refusal, SqlState, columns_of
+from strandline.jobs.server.postgres import messages
 from strandline.jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, Show, Statement
 from strandline.jobs.server.postgres.failures import fields_of
-from strandline.jobs.server.postgres.incoming import malformed, read_message
+from strandline.jobs.server.postgres.messages import malformed, read_message
 from strandline.jobs.server.postgres.result import FewRows
 from strandline.jobs.server.postgres.session import Portal
 from strandline.jobs.server.postgres.statements import statements
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.server.postgres.incoming import Payload
+    from strandline.jobs.server.postgres.messages import Payload
     from strandline.jobs.server.postgres.result import Result
     from strandline.jobs.server.postgres.session import Session
 
@@ -70,7 +69,7 @@ class Connection:
             EOFError, OSError: the client has gone.
             Refusal: what it sent cannot be read on; it was told.
         """
-        self._writer.write(outgoing.ready(self._session.status))
+        self._writer.write(messages.ready(self._session.status))
         while True:
             await self._writer.drain()
             kind, payload = await read_message(self._reader, self._most_bytes)
@@ -89,12 +88,12 @@ class Connection:
             for self._about in statements(payload.text()) or [_EMPTY]:
                 result = await self._session.run(self._about)
                 if result.columns is not None and result.copy is None:
-                    self._writer.write(outgoing.row_description(result.columns, [TEXT_FORMAT] * len(result.columns)))
+                    self._writer.write(messages.row_description(result.columns, [TEXT_FORMAT] * len(result.columns)))
                 await self._send(result, ())
         except StrandlineError as error:
             self._report(error)
         self._session.end_of_message()
-        self._writer.write(outgoing.ready(self._session.status))
+        self._writer.write(messages.ready(self._session.status))
 
     def _extended(self, handler: Callable[[Payload], Awaitable[None]]) -> Callable[[Payload], Awaitable[None]]:
         """The handler of a message after whose error nothing counts until Sync."""
@@ -119,7 +118,7 @@ class Connection:
             hint = "send them one by one, or all in one simple query"
             raise Refusal(SqlState.SYNTAX, "a prepared statement is one statement", hint=hint)
         self._session.prepared[name] = (found[0] if found else _EMPTY, oids)
-        self._writer.write(outgoing.PARSE_COMPLETE)
+        self._writer.write(messages.PARSE_COMPLETE)
 
     async def _bind(self, payload: Payload) -> None:
         name = payload.text()
@@ -133,14 +132,14 @@ class Connection:
             raise Refusal(SqlState.CURSOR_TAKEN, f"there is a portal '{name}' already")
         self._session.close_portal(name)
         self._session.portals[name] = Portal(statement, parameters, tuple(payload.shorts()))
-        self._writer.write(outgoing.BIND_COMPLETE)
+        self._writer.write(messages.BIND_COMPLETE)
 
     async def _describe(self, payload: Payload) -> None:
         kind, name = payload.raw(1), payload.text()
         if kind == b"S":
             self._about, oids = self._prepared(name)
             described = await self._session.describe(self._about, oids)
-            self._writer.write(outgoing.parameters(described.parameters if described else ()))
+            self._writer.write(messages.parameters(described.parameters if described else ()))
             columns = columns_of(described.names, described.types) if described else None
             formats: Sequence[int] = ()
         else:
@@ -150,9 +149,9 @@ class Connection:
             columns = None if result is None or result.copy is not None else result.columns
             formats = portal.formats
         if columns is None:
-            self._writer.write(outgoing.NO_DATA)
+            self._writer.write(messages.NO_DATA)
         else:
-            self._writer.write(outgoing.row_description(columns, _for_each(formats, len(columns))))
+            self._writer.write(messages.row_description(columns, _for_each(formats, len(columns))))
 
     async def _execute(self, payload: Payload) -> None:
         portal, most = self._portal(payload.text()), payload.number()
@@ -164,7 +163,7 @@ class Connection:
             self._session.prepared.pop(name, None)
         else:
             self._session.close_portal(name)
-        self._writer.write(outgoing.CLOSE_COMPLETE)
+        self._writer.write(messages.CLOSE_COMPLETE)
 
     async def _flush(self, _payload: Payload) -> None:
         """Nothing more than what follows every message: what is written is sent."""
@@ -172,11 +171,11 @@ class Connection:
     async def _sync(self, _payload: Payload) -> None:
         self._skipping = False
         self._session.end_of_message()
-        self._writer.write(outgoing.ready(self._session.status))
+        self._writer.write(messages.ready(self._session.status))
 
     async def _send(self, result: Result, formats: Sequence[int], most: int | None = None) -> None:
         for warning in result.warnings:
-            self._writer.write(outgoing.warning(_WARNING, warning))
+            self._writer.write(messages.warning(_WARNING, warning))
         tag, left = result.tag, 0
         if result.columns is not None:
             rows = result.take(most if result.copy is None else None)
@@ -185,12 +184,12 @@ class Connection:
                 await self._writer.drain()
             tag, left = f"{tag} {rows.num_rows}" if tag != _SHOW else tag, result.left
         for name, value in result.told.items():
-            self._writer.write(outgoing.parameter_status(name, value))
+            self._writer.write(messages.parameter_status(name, value))
         result.told.clear()
         if left:
-            self._writer.write(outgoing.PORTAL_SUSPENDED)
+            self._writer.write(messages.PORTAL_SUSPENDED)
         else:
-            self._writer.write(outgoing.complete(tag) if tag else outgoing.EMPTY_QUERY)
+            self._writer.write(messages.complete(tag) if tag else messages.EMPTY_QUERY)
 
     def _report(self, error: StrandlineError) -> None:
         """Tell the client of an error. A fatal one goes on: the connection ends with it."""
@@ -200,7 +199,7 @@ class Connection:
         command, text, begin = self._about.command, self._about.text, self._about.begin
         if isinstance(command, Declare | Copy):
             text, begin = command.query, begin + command.begin
-        self._writer.write(outgoing.error(fields_of(error, text, begin)))
+        self._writer.write(messages.error(fields_of(error, text, begin)))
 
     def _prepared(self, name: str) -> tuple[Statement, tuple[int, ...]]:
         found = self._session.prepared.get(name)

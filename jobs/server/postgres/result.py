@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model import types as t
-from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
-from strandline.jobs.server.pg_values.wire_types import columns_of
+from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

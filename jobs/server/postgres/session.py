@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
-from strandline.jobs.server.pg_values.wire_types import columns_of
+from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState, columns_of
 from strandline.jobs.server.postgres.commands import (
     Back,
     Begin,

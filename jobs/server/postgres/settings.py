@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.answers import age_ms, instant
-from strandline.jobs.server.pg_values.refusal import Refusal, SqlState
+from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
 from strandline.jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.serve.errors import RequestRefused
+from strandline.jobs.server.changes.events import Place
 from strandline.jobs.server.changes.hub import Wish
-from strandline.jobs.server.changes.place import Place
-from strandline.jobs.server.http.parameters import parameters
-from strandline.jobs.server.http.requests import columns_of, named, number, pinned_in, server_of
+from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 

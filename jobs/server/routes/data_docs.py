@@ -14,7 +14,7 @@ from starlette.responses import Response
 from strandline.jobs.expect.data_docs import POLICY, read_docs
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.server.http.failures import failure
+from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.requests import named, server_of
 from strandline.state_store.wording import Name, sentence
 

@@ -26,8 +26,7 @@ from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.readable import names_read
 from strandline.jobs.server.changes.hub import Wish
-from strandline.jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
-from strandline.jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
+from strandline.jobs.server.http.ksql_shape import KsqlRoute, given_name, ksql_failure, schema, shown_name, shown_type
 from strandline.jobs.server.http.requests import body_of, json_of, named, reader_of, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

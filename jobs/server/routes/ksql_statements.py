@@ -26,8 +26,7 @@ from strandline.jobs.model.errors import NotSupported, UnknownName
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
-from strandline.jobs.server.http.ksql_shape import shown_name, shown_type
+from strandline.jobs.server.http.ksql_shape import KsqlRoute, ksql_failure, shown_name, shown_type
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Describe, Show, Statement

@@ -11,7 +11,7 @@ from typing import Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from strandline.jobs.server.http.parameters import parameters
+from strandline.jobs.server.http.requests import parameters
 
 router = APIRouter(include_in_schema=False)
 

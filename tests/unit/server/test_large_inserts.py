@@ -14,7 +14,6 @@ from fastapi.testclient import TestClient
 from hypothesis import example, given
 
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http import row_list
 from strandline.jobs.server.routes import rows as rows_route
 from strandline.jobs.server.routes import streams
 from strandline.state_store.replicas.reading import Reading
@@ -38,7 +37,7 @@ def test_a_look_up_is_answered_while_a_large_body_is_decoded(
     def decoded(body: bytes) -> list[dict[str, Any]]:
         begun.set()
         assert looked_up.wait(SECONDS)
-        return row_list.rows_in(body)
+        return streams.rows_in(body)
 
     monkeypatch.setattr(streams, "rows_in", decoded)
     with ThreadPoolExecutor(1) as beside:
@@ -83,14 +82,14 @@ def test_rows_are_let_go_a_thousand_at_a_time(client: TestClient, monkeypatch: p
             self.sizes.append(len(self[part]))
             super().__delitem__(part)
 
-    monkeypatch.setattr(streams, "rows_in", lambda body: Counted(row_list.rows_in(body)))
+    monkeypatch.setattr(streams, "rows_in", lambda body: Counted(streams.rows_in(body)))
     assert client.post("/v1/streams/visits", json={"rows": ROWS}).json()["inserted"] == len(ROWS)
     assert Counted.sizes == [1000] * 3
 
 
 def outcome(body: bytes) -> Any:
     try:
-        return row_list.rows_in(body)
+        return streams.rows_in(body)
     except RequestRefused as error:
         return str(error)
 
@@ -111,18 +110,18 @@ def test_in_pieces_the_rows_are_those_of_the_whole(
     body = (text[:-1] + behind + text[-1]).encode(errors="surrogatepass")
     with pytest.MonkeyPatch.context() as patch:
         whole = outcome(body)
-        patch.setattr(row_list, "SMALL_BYTES", 0)
+        patch.setattr(streams, "SMALL_BYTES", 0)
         assert outcome(body) == whole
 
 
 def test_bodies_that_nest_too_deep_are_refused() -> None:
     deep = b'{"rows": [{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}]}"
-    assert len(deep) > row_list.SMALL_BYTES
+    assert len(deep) > streams.SMALL_BYTES
     with pytest.raises(RequestRefused):
-        row_list.rows_in(deep)
+        streams.rows_in(deep)
 
 
 def test_a_plain_body_is_not_decoded_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     body = orjson.dumps({"rows": ROWS})
-    monkeypatch.delattr(row_list, "json_object")
-    assert row_list.rows_in(body) == ROWS
+    monkeypatch.delattr(streams, "json_object")
+    assert streams.rows_in(body) == ROWS

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from strandline.jobs.server.http import patience
-from strandline.jobs.server.http.patience import PatientProtocol
+from strandline.jobs.server.http import requests
+from strandline.jobs.server.http.requests import PatientProtocol
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -21,7 +21,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """A server that answers each request after a while, and waits half a second for its head."""
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(requests, "HEAD_SECONDS", 0.5)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         import asyncio

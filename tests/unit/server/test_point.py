@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.http.answers import ARROW
-from strandline.jobs.server.routes.point import ROUTE, PointLookups
-from strandline.jobs.server.routes.rows import router
+from strandline.jobs.server.routes.rows import ROUTE, PointLookups, router
 from tests.support.examples import SLOWNESS
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
