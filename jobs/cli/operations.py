@@ -8,8 +8,7 @@ import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
 from strandline.jobs.cli.name_map import localized, name_map_in, note_stored
-from strandline.jobs.cli.output import say
-from strandline.jobs.cli.shown import show_json, show_maintenance
+from strandline.jobs.cli.output import say, show_json
 from strandline.jobs.cli.steps import shown_steps
 from strandline.jobs.model.settings import load_settings
 from strandline.state_store.errors import SettingsError, TableMissing
@@ -60,6 +59,8 @@ def compact(
         with shown_steps(name_map, begins=False) as steps:
             done = execute_maintenance(settings, plan, steps=steps)
         done = MaintenanceResult(tuple(localized(done.tables, name_map, "table", "note")))
+        from strandline.jobs.cli.shown import show_maintenance
+
         show_maintenance(done, json=json)
         if not done.proved:
             raise typer.Exit(BROKEN)

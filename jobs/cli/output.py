@@ -5,10 +5,11 @@ With `json` standard output holds one JSON object for each row and nothing else,
 
 from __future__ import annotations
 
+import json as jsons
 import shutil
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.serve.format import Table, cell, json_line, to_json
 from strandline.jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone, Weighted
@@ -100,3 +101,10 @@ def _live_cells(change: tuple[object, ...] | Tombstone | Weighted) -> tuple[Sequ
             return [cell(value) for value in row], weight
         case row:
             return [cell(value) for value in row], 1
+
+
+def show_json(rows: Sequence[dict[str, Any]]) -> None:
+    """Write one JSON object for each row."""
+    for row in rows:
+        print(jsons.dumps(row, ensure_ascii=False))
+    sys.stdout.flush()

@@ -10,15 +10,13 @@ skipped killed-driver of large: …
 
 from __future__ import annotations
 
-import json as jsons
-import sys
 from dataclasses import astuple, fields
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
-from strandline.jobs.cli.output import Output, say
+from strandline.jobs.cli.output import Output, say, show_json
 from strandline.jobs.operate.drills.scenarios import scenario
 from strandline.jobs.operate.maintenance.plan import log_costs
 from strandline.jobs.operate.verify.findings import Check, counted
@@ -152,13 +150,6 @@ def _summary(checks: Sequence[Check], broken: Sequence[str]) -> str:
 
 
 # Shows what a maintenance came to: a table for people, one JSON object a row for scripts.
-
-
-def show_json(rows: Sequence[dict[str, Any]]) -> None:
-    """Write one JSON object for each row."""
-    for row in rows:
-        print(jsons.dumps(row, ensure_ascii=False))
-    sys.stdout.flush()
 
 
 def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:

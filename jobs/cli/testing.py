@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
-from strandline.jobs.cli.output import say
-from strandline.jobs.cli.shown import show_json
+from strandline.jobs.cli.output import say, show_json
 from strandline.jobs.model.settings import load_settings
 
 if TYPE_CHECKING:

@@ -273,3 +273,13 @@ def test_the_shell_completes_commands_and_options(typed: str, offered: str) -> N
     asked = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_STRANDLINE_COMPLETE": "complete_bash"}
     done = subprocess.run([COMMAND], env=os.environ | asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()) == (0, [offered])
+
+
+def test_the_command_loads_no_engine_before_it_is_told_what_to_do() -> None:
+    """`strandline --help` and the shell's completion are there at once."""
+    code = (
+        "import sys, strandline.jobs.cli.main;"
+        "print({'pyspark', 'pandas', 'pyarrow', 'duckdb', 'sqlglot', 'dagster', 'fastapi'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
