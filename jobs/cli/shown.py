@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.output import Output, say, show_json
-from strandline.jobs.operate.drills.scenarios import scenario
 from strandline.jobs.operate.maintenance.plan import log_costs
 from strandline.jobs.operate.verify.findings import Check, counted
 from strandline.jobs.operate.watch import alerts
@@ -42,6 +41,9 @@ def show_drill_plan(plan: Sequence[Drill], *, json: bool) -> None:
         show_json([each.as_json() for each in plan])
         return
     targets = {each.scenario: each.target_seconds for each in plan}
+    # Drills are made of everything: whoever asks for the status does without.
+    from strandline.jobs.operate.drills.scenarios import scenario
+
     rows = [(name, scenario(name).what, f"{seconds:g}") for name, seconds in targets.items()]
     Output().write(Rows(("scenario", "what is lost", "target s"), rows))
     views = list(dict.fromkeys(each.view for each in plan))

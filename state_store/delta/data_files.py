@@ -15,13 +15,12 @@ import uuid
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from strandline.state_store.delta.entry import rebuild_hint
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame
 
@@ -291,12 +291,19 @@ def _pieces(opened: Any) -> Iterator[bytes]:
         yield piece
 
 
-# The checksums of Parquet's pages are not verified by default. They are what files of other tools have.
-_PARQUET: Final = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
 # Some 20 MB of names at most: more files than compaction leaves a lake.
 _REMEMBERED: Final = 1 << 16
+
+
+@cache
+def _parquet() -> ds.ParquetFileFormat:
+    """Parquet with its pages verified, which is not the default: files of other tools have no other checksums."""
+    # It loads pandas, a quarter of a second: whoever reads no rows does without.
+    import pyarrow.dataset as ds
+
+    return ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
 
 
 def data_of(table: LakePath, file: LakePath, stated: str | None = None) -> ds.ParquetFileFragment:
@@ -307,10 +314,10 @@ def data_of(table: LakePath, file: LakePath, stated: str | None = None) -> ds.Pa
         CorruptState: it is not as it was written.
     """
     if isinstance(file, Location):
-        return _PARQUET.make_fragment(pa.py_buffer(content_of(table, file, stated)))
+        return _parquet().make_fragment(pa.py_buffer(content_of(table, file, stated)))
     verify(table, file, stated)
     with reading(table):
-        return _PARQUET.make_fragment(str(file), filesystem=LocalFileSystem())
+        return _parquet().make_fragment(str(file), filesystem=LocalFileSystem())
 
 
 def verify(table: LakePath, file: Path, stated: str | None) -> None:
