@@ -122,8 +122,8 @@ def test_a_read_that_fails_is_answered_by_nobody_old(
 def test_a_disk_that_was_full_for_a_moment_costs_no_restore(
     served: ServedLake, replicas: Replicas, stores: list[FaultyStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(poller, "LOOK_SECONDS", 3600.0)  # from the first look on it looks when it is told
     followed = begun(served, replicas)
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 3600.0)  # it looks when it is told
     stores[-1].fail("full")
     visit(served)
     replicas.told("by_town")
