@@ -164,7 +164,8 @@ async def _answered(
     followed = server.replicas.of(relation)
     if followed is not None:
         read = partial(_from_replica, request, server, relation, lookup, followed, one=one)
-        found = read() if lookup.most_rows(relation) <= _FEW_ROWS else await asyncio.to_thread(read)
+        at_once = not server.replicas.remote and lookup.most_rows(relation) <= _FEW_ROWS
+        found = read() if at_once else await asyncio.to_thread(read)
         if found is not None:
             return found
     server.metrics.looked_up(relation.name, "table")
@@ -316,6 +317,8 @@ class PointLookups:
 
     def _pointed(self, view: str) -> _Pointed | None:
         """The view as it is now, if it has a replica that answers."""
+        if self._server.replicas.remote:
+            return None
         relation = self._server.catalogued.relation(view)
         followed = self._server.replicas.find(view)
         known = self._views.get(view)

@@ -170,7 +170,7 @@ class KeyedQueries:
             return None
         constants = shape.constants
         try:
-            if sum(len(each.values) for each in constants) <= _FEW_KEYS:
+            if not self._replicas.remote and sum(len(each.values) for each in constants) <= _FEW_KEYS:
                 found = followed.read_rows(plan, constants)
             else:
                 found = await asyncio.to_thread(followed.read_rows, plan, constants)

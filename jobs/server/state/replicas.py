@@ -77,6 +77,7 @@ class Followed(Poller):
         folder: of its store.
         reader_name: of its lease.
         open_store: opens the store of a folder.
+        remote: a read of a store goes over a network, so it is not made in the event loop.
         moved: called in that thread when there is a new version to read.
 
     Attributes:
@@ -318,7 +319,10 @@ class Replicas:
         folder: Path,
         moved: Callable[[str], None],
         open_store: Callable[[Path], Store] = open_rocksdb,
+        *,
+        remote: bool = False,
     ) -> None:
+        self.remote = remote
         self._lake = lake
         self._folder = folder
         self._moved = moved

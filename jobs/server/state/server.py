@@ -169,7 +169,9 @@ class Server:
         self.metrics = Metrics()
         replicas = options.folder / "replicas"
         open_store = store_opener(settings.server, reader_of(replicas))
-        self.replicas = Replicas(self.lake, replicas, self._arrived, open_store)
+        self.replicas = Replicas(
+            self.lake, replicas, self._arrived, open_store, remote=settings.server.replica == "dynamodb"
+        )
         self._versions = VersionProcess(settings, options.limits)
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
