@@ -25,7 +25,7 @@ from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.jobs.run.refresh_tasks import RefreshTasks
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
-from strandline.jobs.run.schedule import Maintained, maintained
+from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.checksum import sealed
@@ -134,7 +134,7 @@ class History:
         self.fill("visit", self.visits, events)
         self.visits += events
 
-    def levels(self) -> list[list[Maintained]]:
+    def levels(self) -> list[list[RefreshUnit]]:
         """The maintained tables and views: a level reads earlier levels only."""
         return maintained(self.interpreter.catalog.pipeline(PIPELINE), self.interpreter.catalog)
 
@@ -193,7 +193,7 @@ class Engines:
     duckdb_engine: DuckDBEngine
     kept: dict[tuple[object, ...], RefreshTasks] = field(default_factory=dict)
 
-    def refresh(self, history: History, levels: list[list[Maintained]], where: Where = "task") -> float:
+    def refresh(self, history: History, levels: list[list[RefreshUnit]], where: Where = "task") -> float:
         """Bring these to the heads of what they read, as a pipeline does: in tasks, by one job; the seconds it took.
 
         Raises:
@@ -205,7 +205,7 @@ class Engines:
             raise failure
         return time.monotonic() - began
 
-    def _refreshed(self, history: History, levels: list[list[Maintained]], where: Where) -> Refreshed:
+    def _refreshed(self, history: History, levels: list[list[RefreshUnit]], where: Where) -> Refreshed:
         bare = RunContext(None, history.lake, f"{PIPELINE}/1")
         match where:
             case "kernel":
@@ -217,7 +217,7 @@ class Engines:
             case "spark":
                 return refresh_all(replace(bare, sessions=self.sessions, engine="spark"), levels, frozenset())
 
-    def _tasks(self, history: History, levels: list[list[Maintained]]) -> RefreshTasks:
+    def _tasks(self, history: History, levels: list[list[RefreshUnit]]) -> RefreshTasks:
         """Those of a pipeline, which keeps them."""
         key = (history.lake.root, *(item.target for level in levels for item in level))
         if key not in self.kept:

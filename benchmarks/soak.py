@@ -37,7 +37,7 @@ from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.schedule import Maintained
+from strandline.jobs.run.schedule import RefreshUnit
 from strandline.state_store.delta import log
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -100,7 +100,7 @@ class Soak:
             source = catalog.get(name)
             assert isinstance(source, Source)
             self._logs[name] = event_log(source)
-        self._levels: list[list[Maintained]] = self._history.levels()
+        self._levels: list[list[RefreshUnit]] = self._history.levels()
         self._context = RunContext(None, self._history.lake, f"{PIPELINE}/1", None, duckdb_engine, "duckdb")
         self._append("visitors", [{"visitor": n, "country": country(n)} for n in range(VISITORS)])
         self._append("pages", [{"page": n, "section": section(n)} for n in range(PAGES)])

@@ -33,7 +33,7 @@ from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.upquery import Key, Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.schedule import Maintained
+from strandline.jobs.run.schedule import RefreshUnit
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.replicas.follow import Follower
@@ -130,7 +130,7 @@ def _epoch(history: History, size: Size, duckdb_engine: DuckDBEngine, follow: Ca
     return statistics.median(seconds[WARM_UP:])
 
 
-def _refresh(history: History, level: Sequence[Maintained], duckdb_engine: DuckDBEngine) -> None:
+def _refresh(history: History, level: Sequence[RefreshUnit], duckdb_engine: DuckDBEngine) -> None:
     context = RunContext(None, history.lake, f"{PIPELINE}/1", duckdb_engine=duckdb_engine, engine="duckdb")
     for failure in refresh_all(context, [level], frozenset()).failures.values():
         raise failure

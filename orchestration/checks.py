@@ -2,11 +2,11 @@
 
 | op | checks | when |
 | --- | --- | --- |
-| `PIPELINE__vital_signs` | state, freshness, dead letters, late rows: from commits | after each drain, every hour |
+| `PIPELINE__health_checks` | state, freshness, dead letters, late rows: from commits | after each drain, every hour |
 | `PIPELINE__expectations` | what EXPECT says, by Great Expectations | after each drain |
 | `PIPELINE__proofs` | equal to recomputation, changelog folds, digest, counts: all rows are read | every night |
 
-Vital signs also look how far each changelog topic is: an observation of the topic's asset, not a check.
+Health checks also look how far each changelog topic is: an observation of the topic's asset, not a check.
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
@@ -25,8 +25,8 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Source, V
 from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.health_checks import HEALTH_CHECKS, HealthChecks
 from strandline.jobs.operate.quality.proofs import PROOFS, prove, with_quarantine
-from strandline.jobs.operate.quality.vital_signs import VITAL_SIGNS, VitalSigns
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.metadata import data_docs
 from strandline.orchestration.roles import identifier
@@ -41,14 +41,14 @@ from strandline.state_store.layout import Lake
 class PipelineChecks:
     """The checks of one pipeline; None where it has no such checks."""
 
-    vital_signs: dg.AssetChecksDefinition | None
+    health_checks: dg.AssetChecksDefinition | None
     expectations: dg.AssetChecksDefinition | None
     proofs: dg.AssetChecksDefinition | None
 
     @property
     def cheap(self) -> list[dg.AssetChecksDefinition]:
         """Those that are made after every drain."""
-        return [each for each in (self.vital_signs, self.expectations) if each is not None]
+        return [each for each in (self.health_checks, self.expectations) if each is not None]
 
     @property
     def all(self) -> list[dg.AssetChecksDefinition]:
@@ -65,21 +65,21 @@ def pipeline_checks(
         each for each in definitions if not isinstance(each, InsertQuery) and Ownership.read(each.options).expectations
     ]
     return PipelineChecks(
-        _vital_signs(pipeline, views, translator, settings) if views else None,
+        _health_checks(pipeline, views, translator, settings) if views else None,
         _expectations(pipeline, expecting, translator, settings) if expecting else None,
         _proofs(pipeline, views, translator, settings) if views else None,
     )
 
 
-def _vital_signs(
+def _health_checks(
     pipeline: str, views: Sequence[View], translator: Translator, settings: Settings
 ) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(
-        name=f"{identifier(pipeline)}__vital_signs",
-        specs=[_spec(v, *each, translator) for v in views for each in VITAL_SIGNS.items()],
+        name=f"{identifier(pipeline)}__health_checks",
+        specs=[_spec(v, *each, translator) for v in views for each in HEALTH_CHECKS.items()],
         can_subset=True,
     )
-    def vital_signs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+    def health_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         signs = _signs(settings)
         for view in views:
             key = translator.key_of(view.name)
@@ -88,7 +88,7 @@ def _vital_signs(
         for event in ChangelogTopics(settings, views).events():
             context.op_execution_context.log_event(event)
 
-    return vital_signs
+    return health_checks
 
 
 def _expectations(
@@ -126,7 +126,7 @@ def cheap_evaluations(
             continue
         key = translator.key_of(each.name)
         if isinstance(each, View):
-            for name in VITAL_SIGNS:
+            for name in HEALTH_CHECKS:
                 yield evaluation_of(signs.check(each, name), key)
         wanted = Ownership.read(each.options).expectations
         if wanted:
@@ -135,10 +135,10 @@ def cheap_evaluations(
                 yield evaluation_of(verdict, key, about, blocking=one.blocking)
 
 
-def _signs(settings: Settings) -> VitalSigns:
+def _signs(settings: Settings) -> HealthChecks:
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    return VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
+    return HealthChecks(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
 
 
 def _validated(settings: Settings, table: str, wanted: Sequence[Expectation]) -> tuple[dict[str, Any], list[Verdict]]:

@@ -78,12 +78,12 @@ def _jobs_of_the_lake(
 ) -> list[dg.JobDefinition | UnresolvedAssetJobDefinition]:
     """The jobs over all pipelines."""
     shown = {table: key for pipeline in pipelines for table, key in pipeline.tables().items()}
-    signs = [each.checks.vital_signs for each in pipelines if each.checks.vital_signs is not None]
+    signs = [each.checks.health_checks for each in pipelines if each.checks.health_checks is not None]
     proofs = [each.checks.proofs for each in pipelines if each.checks.proofs is not None]
     drills = [each.drills for each in pipelines if each.drills is not None]
     checking = [
         check_job(
-            "vital_signs",
+            "health_checks",
             signs,
             "Whether every view goes on, how fresh it is, and what was left out: from commits alone.",
         ),

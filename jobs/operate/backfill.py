@@ -34,7 +34,7 @@ from strandline.jobs.operate.verify.opened import Opened, opened
 from strandline.jobs.operate.verify.recompute import PartRows, check_recompute
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.jobs.run.orphans import sole_writer
-from strandline.jobs.run.schedule import Maintained, maintained
+from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
@@ -213,7 +213,7 @@ class BackfillPlan:
         followers: what reads the view, and takes in the difference.
     """
 
-    item: Maintained
+    item: RefreshUnit
     pipeline: str
     period: Period
     column: TimeColumn

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Stage
-    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.schedule import RefreshUnit
     from strandline.jobs.run.stream import PipelineStream
 
 
@@ -227,7 +227,7 @@ class _Computed:
     """
 
     def __init__(
-        self, lake: Lake, names: Set[str], aside: Set[str], items: Sequence[Maintained], after: Set[str]
+        self, lake: Lake, names: Set[str], aside: Set[str], items: Sequence[RefreshUnit], after: Set[str]
     ) -> None:
         self._lake, self._items, self._after = lake, items, after
         self.gone = set(aside)
@@ -252,7 +252,7 @@ class _Computed:
                     found.append(item.target)
         return tuple(dict.fromkeys(found))
 
-    def _compute(self, item: Maintained, *, named: bool) -> None:
+    def _compute(self, item: RefreshUnit, *, named: bool) -> None:
         if not named and (broken := self._broken(item)):
             self.waiting[item.target] = broken
             return
@@ -262,7 +262,7 @@ class _Computed:
             self._moved.add(stage.table)
             self.gone |= {stage.table} if anew else set()
 
-    def _broken(self, item: Maintained) -> tuple[str, ...]:
+    def _broken(self, item: RefreshUnit) -> tuple[str, ...]:
         """The definitions of the inputs that are broken, and are not made anew by the plan."""
         waits_for = list[str]()
         for name in item.inputs:
@@ -284,7 +284,7 @@ class _Computed:
         return table in self._moved or tables.parted(table)[0] in self._after
 
 
-def named_by(item: Maintained) -> tuple[str, ...]:
+def named_by(item: RefreshUnit) -> tuple[str, ...]:
     """The definitions whose rebuild computes an item anew: a stage that views share is rebuilt with each of them."""
     return (item.name, item.target, *item.serves)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.run.orphans import HeldLock
-    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.schedule import RefreshUnit
     from strandline.jobs.run.standby import Standby
 
 
@@ -347,6 +347,6 @@ def _prove(standby: Standby, catalog: Catalog, context: RunContext) -> str | Non
     return None
 
 
-def _subject(item: Maintained, definition: View, lake: Lake) -> Subject:
+def _subject(item: RefreshUnit, definition: View, lake: Lake) -> Subject:
     as_standby = replace(definition, name=item.target)
     return Subject(item.target, lake.table(item.target), definition.name, as_standby, "rows", item.fingerprint, "")

@@ -24,7 +24,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.vital_signs import VitalSigns
+from strandline.jobs.operate.quality.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store import leases
 from strandline.state_store.errors import CorruptState
@@ -131,7 +131,7 @@ def _held(catalog: Catalog, lake: Lake) -> Iterator[Alert]:
 
 
 def _stale(catalog: Catalog, settings: Settings, lake: Lake, now_ms: int) -> Iterator[Alert]:
-    signs = VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms)
+    signs = HealthChecks(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms)
     for view in catalog.definitions():
         if isinstance(view, View) and not view.partial:
             verdict = signs.check(view, "freshness")

@@ -166,7 +166,7 @@ class PartialView:
         """Go to the newest consistent cut of the inputs; False when that is the present one.
 
         Raises:
-            NoConsistentCut: there is none among the versions that are kept. The present cut stays.
+            NoConsistentSnapshot: there is none among the versions that are kept. The present cut stays.
             CorruptState, ForeignWrite: an input cannot be read.
         """
         with self._advancing:

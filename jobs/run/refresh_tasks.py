@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.errors import EngineRefused
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
-from strandline.jobs.run.schedule import Maintained
+from strandline.jobs.run.schedule import RefreshUnit
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.duckdb.engine import DuckDBEngine
 
-Levels = Sequence[Sequence[Maintained]]
+Levels = Sequence[Sequence[RefreshUnit]]
 
 
 @dataclass(frozen=True)

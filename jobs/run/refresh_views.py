@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads, RunContext
     from strandline.jobs.ivm.refresh.epoch import StageResult
     from strandline.jobs.model.errors import ExpectationBroken
-    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.layout import Lake
 
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # later one holds.
 
 
-def approve(lake: Lake, heads: Heads, item: Maintained) -> ExpectationBroken | None:
+def approve(lake: Lake, heads: Heads, item: RefreshUnit) -> ExpectationBroken | None:
     """Validate the head of an item's table, unless that was done before, and note what it came to.
 
     Returns:
@@ -106,7 +106,7 @@ _LOST: Final = (*_RACES, InputReplaced)
 
 def refresh_all(
     context: RunContext,
-    levels: Sequence[Sequence[Maintained]],
+    levels: Sequence[Sequence[RefreshUnit]],
     stopped: frozenset[str],
     upto: Mapping[str, int] | None = None,
 ) -> Refreshed:
@@ -129,7 +129,7 @@ def refresh_all(
 
 def _refreshed(
     context: RunContext,
-    levels: Sequence[Sequence[Maintained]],
+    levels: Sequence[Sequence[RefreshUnit]],
     stopped: frozenset[str],
     upto: Mapping[str, int] | None,
 ) -> Refreshed:
@@ -148,7 +148,7 @@ def _refreshed(
     broken = set(stopped)
     heads = Heads(context.lake, read_from_outside(levels), gated_in(levels))
 
-    def one(item: Maintained) -> list[StageResult] | StrandlineError:
+    def one(item: RefreshUnit) -> list[StageResult] | StrandlineError:
         try:
             done = _refresh(context, heads, item, upto)
             wrong = approve(context.lake, heads, item)
@@ -177,7 +177,7 @@ def _refreshed(
     return Refreshed(tuple(results), failures, held)
 
 
-def _refresh(context: RunContext, heads: Heads, item: Maintained, upto: Mapping[str, int] | None) -> list[StageResult]:
+def _refresh(context: RunContext, heads: Heads, item: RefreshUnit, upto: Mapping[str, int] | None) -> list[StageResult]:
     done: list[StageResult] = []
     for stage in item.stages:
         decision = decide(stage, item.options.errors, item.letters(stage), heads)
@@ -185,8 +185,8 @@ def _refresh(context: RunContext, heads: Heads, item: Maintained, upto: Mapping[
     return done
 
 
-def _distinct_targets(items: Sequence[Maintained]) -> list[list[Maintained]]:
-    groups: list[list[Maintained]] = []
+def _distinct_targets(items: Sequence[RefreshUnit]) -> list[list[RefreshUnit]]:
+    groups: list[list[RefreshUnit]] = []
     for item in items:
         home = next((b for b in groups if item.target not in {m.target for m in b}), None)
         if home is None:

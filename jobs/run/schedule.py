@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Maintained:
+class RefreshUnit:
     """One definition, or one shared stage, with its stages: what a refresh needs.
 
     Attributes:
@@ -63,7 +63,7 @@ class Maintained:
         return tables.dead_letters(self.name if stage is self.stages[-1] else stage.table)
 
 
-def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list[Maintained]]:
+def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list[RefreshUnit]]:
     """The maintained definitions of a pipeline in levels: a level reads earlier levels only.
 
     What a definition reads of other pipelines does not count: it is read as it stands.
@@ -74,7 +74,7 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     plans = [(d, plan(d, catalog)) for d in definitions if _is_maintained(d)]
     planned = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
     todo = [_with_gates(item, catalog) for item in planned]
-    levels: list[list[Maintained]] = []
+    levels: list[list[RefreshUnit]] = []
     while todo:
         waiting = {m.target for m in todo}
         level = [m for m in todo if not (set(m.inputs) - {m.target}) & waiting]
@@ -85,25 +85,25 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     return levels
 
 
-def read_from_outside(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
+def read_from_outside(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:
     """The tables that a pipeline's items read and do not maintain: event logs, and tables of other pipelines."""
     items = [item for level in levels for item in level]
     return frozenset(name for item in items for name in item.inputs) - {item.target for item in items}
 
 
-def foreign_heads(levels: Iterable[Iterable[Maintained]], sources: Iterable[Source], lake: Lake) -> dict[str, int]:
+def foreign_heads(levels: Iterable[Iterable[RefreshUnit]], sources: Iterable[Source], lake: Lake) -> dict[str, int]:
     """{table: its newest version} of the tables of other pipelines that a pipeline's items read."""
     own = {name for source in sources for name in tables.own_tables(source)}
     heads = {name: reader.head(lake.table(name)) for name in read_from_outside(levels) - own}
     return {name: head.version for name, head in heads.items() if head is not None}
 
 
-def gated_in(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
+def gated_in(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:
     """The tables with blocking expectations that the items read."""
     return frozenset(name for level in levels for item in level for name in item.gated)
 
 
-def stages_of(table: str, levels: Iterable[Iterable[Maintained]]) -> tuple[Stage, ...]:
+def stages_of(table: str, levels: Iterable[Iterable[RefreshUnit]]) -> tuple[Stage, ...]:
     """The stages that a table is maintained by: its own, the inner ones, and those that it shares with others."""
     items = (item for level in levels for item in level if table in (item.target, *item.serves))
     return tuple(stage for item in items for stage in item.stages)
@@ -116,11 +116,11 @@ def _is_maintained(definition: Definition) -> bool:
     return not (isinstance(definition, Source) and definition.kind == "stream")
 
 
-def _item(definition: Definition, made: Plan) -> Maintained:
+def _item(definition: Definition, made: Plan) -> RefreshUnit:
     insert = isinstance(definition, InsertQuery)
     options = definition.maintenance if isinstance(definition, View) else ViewOptions()
     stages = tuple(stage for stage in made.stages if not tables.is_shared(stage.table))
-    return Maintained(
+    return RefreshUnit(
         name=definition.name,
         target=definition.target if isinstance(definition, InsertQuery) else definition.name,
         stages=stages,
@@ -131,19 +131,19 @@ def _item(definition: Definition, made: Plan) -> Maintained:
     )
 
 
-def _shared(plans: Iterable[tuple[Definition, Plan]]) -> list[Maintained]:
+def _shared(plans: Iterable[tuple[Definition, Plan]]) -> list[RefreshUnit]:
     """An item for each shared stage, whichever views read it; its table's name says what it holds."""
-    found: dict[str, Maintained] = {}
+    found: dict[str, RefreshUnit] = {}
     for definition, made in plans:
         for stage in made.stages:
             if tables.is_shared(stage.table):
-                one = Maintained(stage.table, stage.table, (stage,), _read((stage,)), stage.table)
+                one = RefreshUnit(stage.table, stage.table, (stage,), _read((stage,)), stage.table)
                 known = found.get(stage.table, one)
                 found[stage.table] = replace(known, serves=(*known.serves, definition.name))
     return list(found.values())
 
 
-def _with_gates(item: Maintained, catalog: Catalog) -> Maintained:
+def _with_gates(item: RefreshUnit, catalog: Catalog) -> RefreshUnit:
     """The item with the blocking expectations of its own table, and the inputs that have some."""
     gated = frozenset(name for name in item.inputs if _blocking(name, catalog))
     return replace(item, blocking=_blocking(item.target, catalog), gated=gated)

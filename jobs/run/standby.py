@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ivm.refresh.context import RunContext
-    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import Head
     from strandline.state_store.layout import Lake
 
@@ -47,8 +47,8 @@ class Standby:
     """
 
     definition: View
-    item: Maintained
-    shared: tuple[Maintained, ...]
+    item: RefreshUnit
+    shared: tuple[RefreshUnit, ...]
 
     def apart(self, lake: Lake) -> dict[str, str]:
         """{shared table: the table in which it is made apart}, see `made_apart`."""

@@ -36,7 +36,7 @@ from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.schedule import Maintained, foreign_heads, maintained
+from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 
@@ -121,7 +121,7 @@ class PipelineStream:
     settings: Settings
     pipeline: str
     definitions: Sequence[Definition]
-    levels: Sequence[Sequence[Maintained]]
+    levels: Sequence[Sequence[RefreshUnit]]
     lock: HeldLock
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)

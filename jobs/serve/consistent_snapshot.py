@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.serve.errors import CutExpired, NoConsistentCut, RequestRefused
+from strandline.jobs.serve.errors import NoConsistentSnapshot, RequestRefused, SnapshotExpired
 from strandline.jobs.serve.reflected import Reflected, reflected, settled
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import TableVersion
@@ -91,7 +91,7 @@ def newest_snapshot(tables: Iterable[str], lake: Lake) -> ConsistentSnapshot:
     """The newest consistent cut of these tables.
 
     Raises:
-        NoConsistentCut: it needs a version that is not kept any more.
+        NoConsistentSnapshot: it needs a version that is not kept any more.
         TableLost: one was made, and is not there any more.
         CorruptState, ForeignWrite: a table below cannot be read.
     """
@@ -127,7 +127,7 @@ def _before(table: Reflected | None, common: str, lake: Lake) -> Reflected | Non
     try:
         return reflected(lake, table.table, table.version - 1)
     except VersionGone as error:
-        raise NoConsistentCut(
+        raise NoConsistentSnapshot(
             sentence(
                 "'{}' is ahead of the other tables of the query over '{}', and the version that fits them is not "
                 "kept any more",
@@ -193,17 +193,17 @@ class Pinned:
         """The cut of these tables.
 
         Raises:
-            CutExpired: its time is over, or a version is not kept any more.
-            NoConsistentCut: a table is not in it.
+            SnapshotExpired: its time is over, or a version is not kept any more.
+            NoConsistentSnapshot: a table is not in it.
         """
         return ConsistentSnapshot({name: self.at(name, lake) for name in sorted(set(names))})
 
     def at(self, name: str, lake: Lake) -> Reflected | None:
         """What a table's version reflects; None where it was not there. Errors as of `cut`."""
         if log.now_ms() > self.until:
-            raise CutExpired("the cut has expired", hint=_AGAIN)
+            raise SnapshotExpired("the cut has expired", hint=_AGAIN)
         if name not in self.tables:
-            raise NoConsistentCut(
+            raise NoConsistentSnapshot(
                 f"'{name}' is not in the pinned cut: it was made since, or stood far behind the others", hint=_AGAIN
             )
         pinned = self.tables[name]
@@ -213,8 +213,8 @@ class Pinned:
             if reader.version_at(lake.table(name), pinned.version).same(pinned):
                 return reflected(lake, name, pinned.version)
         except VersionGone as error:
-            raise CutExpired(f"version {pinned.version} of '{name}' is not kept any more", hint=_AGAIN) from error
-        raise CutExpired(f"version {pinned.version} of '{name}' is another commit now", hint=_AGAIN)
+            raise SnapshotExpired(f"version {pinned.version} of '{name}' is not kept any more", hint=_AGAIN) from error
+        raise SnapshotExpired(f"version {pinned.version} of '{name}' is another commit now", hint=_AGAIN)
 
 
 def pin(tables: Iterable[str], lake: Lake, seconds: float, first: Sequence[str] = ()) -> Pinned:
@@ -244,7 +244,7 @@ def _cut_of_all(names: Sequence[str], lake: Lake) -> ConsistentSnapshot | None:
     try:
         found = newest_snapshot(names, lake)
         return None if any(_dragged(newest_snapshot([name], lake), found) for name in names) else found
-    except (StoreError, NoConsistentCut):
+    except (StoreError, NoConsistentSnapshot):
         return None
 
 
@@ -252,7 +252,7 @@ def _with(name: str, cut: ConsistentSnapshot, lake: Lake) -> ConsistentSnapshot 
     """The cut with one more table; None where that cannot be read, has no place in it, or drags others back."""
     try:
         found = newest_snapshot([*cut.tables, name], lake)
-    except (StoreError, NoConsistentCut):
+    except (StoreError, NoConsistentSnapshot):
         return None
     return None if _dragged(cut, found) else found
 

@@ -4,8 +4,8 @@ ServeError
 ├── RequestRefused            serve.request_refused       stop
 ├── MediaTypeRefused          serve.media_type_refused    stop
 ├── KeyRequired               serve.key_required          stop
-├── NoConsistentCut           serve.no_consistent_cut     retry
-├── CutExpired                serve.cut_expired           retry
+├── NoConsistentSnapshot           serve.no_consistent_cut     retry
+├── SnapshotExpired                serve.cut_expired           retry
 ├── VersionNotKept            serve.version_not_kept      stop
 ├── NotYet                    serve.not_yet               retry
 ├── TooStale                  serve.too_stale             retry
@@ -53,7 +53,7 @@ class KeyRequired(ServeError):
     code = "serve.key_required"
 
 
-class NoConsistentCut(ServeError):
+class NoConsistentSnapshot(ServeError):
     """The tables of a query have no versions, among those that are kept, that reflect the same input. Retry when the
     one that is behind has caught up; `strandline status` shows it."""
 
@@ -61,7 +61,7 @@ class NoConsistentCut(ServeError):
     action = Action.RETRY
 
 
-class CutExpired(ServeError):
+class SnapshotExpired(ServeError):
     """A pinned cut has expired, or a version of it is not kept any more. Retry with a new one."""
 
     code = "serve.cut_expired"

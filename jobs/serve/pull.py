@@ -99,8 +99,8 @@ def answer(
         RequestRefused: it names a table that the query does not read.
         SqlError: the query is refused, or its computation fails (an overflow).
         KeyRequired: it reads a partial view otherwise than by key.
-        NoConsistentCut: its tables have no versions that fit together, or one is not in `terms.pinned`.
-        CutExpired: `terms.pinned` has expired.
+        NoConsistentSnapshot: its tables have no versions that fit together, or one is not in `terms.pinned`.
+        SnapshotExpired: `terms.pinned` has expired.
         VersionNotKept: it reads a version that is not there.
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.

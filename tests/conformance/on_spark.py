@@ -23,7 +23,7 @@ from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model import tables
 from strandline.jobs.model.settings import SparkSettings
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.schedule import Maintained, maintained
+from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import Lake
@@ -112,7 +112,7 @@ class _Chunk:
                 self._failed[place] = compared(run.ready.case, self._mode, f"with cuts {cut}: {problem}")
         return self._failed
 
-    def _refresh(self, runs: dict[int, _Run], levels: list[list[Maintained]]) -> None:
+    def _refresh(self, runs: dict[int, _Run], levels: list[list[RefreshUnit]]) -> None:
         """Epoch after epoch, until the case with the most batches is through."""
         stopped: set[str] = set()
         for epoch in range(max((len(run.batches) for run in runs.values()), default=0)):

@@ -11,10 +11,10 @@ from strandline.jobs.run.schedule import maintained
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.schedule import RefreshUnit
 
 
-def levels(view: str, catalog: Catalog) -> list[list[Maintained]]:
+def levels(view: str, catalog: Catalog) -> list[list[RefreshUnit]]:
     """What maintains a view and all it reads, of whatever pipeline, in levels: a level reads earlier ones only.
 
     Raises:

@@ -87,7 +87,7 @@ class Scenario:
     rehearse: Callable[[Ground], Recovery]
 
 
-class Unrehearsable(Exception):
+class DrillNotApplicable(Exception):
     """The loss cannot be staged for this view: the reason. The drill has neither passed nor failed."""
 
 
@@ -209,7 +209,7 @@ def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
     """Refresh a view and all that it reads.
 
     Raises:
-        Unrehearsable: DuckDB cannot run a rule.
+        DrillNotApplicable: DuckDB cannot run a rule.
         StrandlineError: what stopped the first view that failed.
     """
     library = Library(catalog.functions.values(), settings.functions.modules)
@@ -218,7 +218,7 @@ def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
         done = refresh_all(context, levels(view, catalog), frozenset())
     for error in done.failures.values():
         if isinstance(error, EngineRefused):
-            raise Unrehearsable(f"it needs Spark: {error.message}")
+            raise DrillNotApplicable(f"it needs Spark: {error.message}")
         raise error
 
 
@@ -249,10 +249,10 @@ def midway(commits: list[Commit]) -> Commit:
     """The commit in the middle of a history: what stood at its time.
 
     Raises:
-        Unrehearsable: there are fewer than two.
+        DrillNotApplicable: there are fewer than two.
     """
     if len(commits) < 2:
-        raise Unrehearsable("its table has too few versions: none lies between the first and the last")
+        raise DrillNotApplicable("its table has too few versions: none lies between the first and the last")
     at = commits[(len(commits) - 1) // 2].timestamp
     return [commit for commit in commits[:-1] if commit.timestamp <= at][-1]
 

@@ -13,7 +13,7 @@ from strandline.jobs.model.errors import OffsetsVanished
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills import recoveries
-from strandline.jobs.operate.drills.ground import Recovery, Unrehearsable, midway, readable, refreshed, rolled_back
+from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, midway, readable, refreshed, rolled_back
 from strandline.jobs.operate.verify.events import check_offsets
 from strandline.jobs.operate.verify.findings import sized
 from strandline.jobs.operate.verify.reach import reach
@@ -48,7 +48,7 @@ def rehearse_feed_gap(ground: Ground) -> Recovery:
     """Let a replica follow to the middle of the feed, remove the next version, and let it go on.
 
     Raises:
-        Unrehearsable: the view has fewer than three versions.
+        DrillNotApplicable: the view has fewer than three versions.
         CorruptState, VersionGone: the snapshot at the head does not read.
     """
     table = ground.table()
@@ -89,13 +89,13 @@ def rehearse_from_backup(ground: Ground) -> Recovery:
 
     Raises:
         BackupBroken: a file is missing or broken, or rows are others.
-        Unrehearsable: the backup is older than the view.
+        DrillNotApplicable: the backup is older than the view.
     """
     source = ground.backup or _made(ground)
     began = time.monotonic()
     plan = plan_restore(source, ground.folder / "restored")
     if ground.view not in plan.manifest.tables:
-        raise Unrehearsable(sentence("the backup is older than '{}'", Name(ground.view)))
+        raise DrillNotApplicable(sentence("the backup is older than '{}'", Name(ground.view)))
     done = execute_restore(plan)
     seconds = time.monotonic() - began
     restored = Lake(plan.target).table(ground.view)
@@ -233,15 +233,15 @@ def rehearse_short_topic(ground: Ground) -> Recovery:
     """Remove every segment of the view's topics, and prove the view from the event logs.
 
     Raises:
-        Unrehearsable: the topics are a broker's, or hold nothing.
+        DrillNotApplicable: the topics are a broker's, or hold nothing.
         Others: as `recomputed.rehearse_recomputed`.
     """
     if ground.settings.kafka.bootstrap_servers:
-        raise Unrehearsable("its topics are a broker's, which a drill does not copy")
+        raise DrillNotApplicable("its topics are a broker's, which a drill does not copy")
     fault = _held(ground)
     sources = [each for each in _sources(ground) if any(committed_offsets(each, ground.lake).values())]
     if not sources:
-        raise Unrehearsable("nothing was read from a topic yet")
+        raise DrillNotApplicable("nothing was read from a topic yet")
     for source in sources:
         for segment in files_in(ground.lake.topic(source.topic), ".log"):
             remove_file(segment)

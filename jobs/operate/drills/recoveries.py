@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.operate.drills.ground import Recovery, Unrehearsable, midway, readable, refreshed, rolled_back
+from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, midway, readable, refreshed, rolled_back
 from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.findings import counted
 from strandline.jobs.operate.verify.reach import reach
@@ -29,7 +29,7 @@ def rehearse_point_in_time(ground: Ground) -> Recovery:
     """Take the view back, and refresh it from the vector that it had then.
 
     Raises:
-        Unrehearsable: the view has but one version.
+        DrillNotApplicable: the view has but one version.
         Others: as `refreshed`; an input no longer has the changes since, or has them broken.
     """
     refreshed(ground.settings, ground.view, ground.catalog)
@@ -46,7 +46,7 @@ def taken_back(ground: Ground) -> Commit:
     """Take the view's table back to the middle of its readable history: the commit that is its head now.
 
     Raises:
-        Unrehearsable: it has but one version.
+        DrillNotApplicable: it has but one version.
         VersionGone: its history has a gap.
     """
     table = ground.table()
@@ -72,7 +72,7 @@ def rehearse_recomputed(ground: Ground) -> Recovery:
     """Compute the view, and all that it reads, again.
 
     Raises:
-        Unrehearsable: the view's SQL cannot be run again.
+        DrillNotApplicable: the view's SQL cannot be run again.
         CorruptState, VersionGone: an input does not read.
     """
     began = time.monotonic()
@@ -88,7 +88,7 @@ def rehearse_recomputed(ground: Ground) -> Recovery:
         if outcome.ok is False:
             fault = fault or sentence("'{}': {}", Name(table.subject.table), outcome.what)
     if unread and not fault:
-        raise Unrehearsable(unread)
+        raise DrillNotApplicable(unread)
     rows = ground.table().record.rows
     return Recovery(time.monotonic() - began, rows, f"{counted(checked, 'table')} computed again by its SQL", fault)
 
@@ -110,7 +110,7 @@ def rehearse_killed_driver(ground: Ground) -> Recovery:
     """Take the view back to a version, kill the process that brings it forward, start another.
 
     Raises:
-        Unrehearsable: the view has but one version.
+        DrillNotApplicable: the view has but one version.
         RefreshFailed: the first process was not killed, or the second one failed.
         Others: as `refreshed`.
     """

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.operate.drills.ground import Recovery, Unrehearsable, copied
+from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, copied
 from strandline.jobs.operate.drills.scenarios import scenario
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.files import remove_left_behind
@@ -75,7 +75,7 @@ def run_drill(
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=where) as folder:
         try:
             return _judged(drill, at, rehearse(copied(settings, drill.view, Path(folder), backup)))
-        except Unrehearsable as reason:
+        except DrillNotApplicable as reason:
             return DrillResult(
                 drill.scenario, drill.view, at, None, 0, 0, 0, None, drill.target_seconds, None, str(reason)
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.stage import MapStage
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.opened import Opened
-    from strandline.jobs.run.schedule import Maintained
+    from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.layout import Lake
 
 # The JSON of other types is spelled by the engine that wrote the row.
@@ -75,7 +75,7 @@ def check_dead_letters(table: Opened, catalog: Catalog, lake: Lake, functions: L
     return passed(f"{counted(stored.num_rows, 'row')}, those that fail at its vector")
 
 
-def _stage_of(letters: str, definition: Source | View, catalog: Catalog) -> tuple[Maintained, str, MapStage] | None:
+def _stage_of(letters: str, definition: Source | View, catalog: Catalog) -> tuple[RefreshUnit, str, MapStage] | None:
     """What maintains a table of dead letters, and what stands before the entries in its vector; None: nothing does."""
     definitions = [definition, *catalog.insert_queries(definition.name)]
     for item in (item for level in maintained(definitions, catalog) for item in level):

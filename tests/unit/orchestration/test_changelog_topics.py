@@ -101,7 +101,7 @@ def test_a_topic_that_does_not_read_back_hides_no_other(
     assert "'by_town'" in caplog.text
 
 
-def test_vital_signs_observe_the_topics(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
+def test_health_checks_observe_the_topics(made: PublishedLake, duckdb_engine: DuckDBEngine) -> None:
     made.epoch(duckdb_engine)
     made.publish("by_town")
     checks = {dg.AssetCheckKey(dg.AssetKey(["projections", "by_town"]), "late_rows")}

@@ -81,10 +81,10 @@ def test_checks_link_to_the_page_on_the_server_where_one_is_known(made: MadeLake
     assert found.value == "http://127.0.0.1:8088/v1/views/by%20town/data-docs"
 
 
-def test_every_view_has_its_vital_signs_and_proofs(
+def test_every_view_has_its_health_checks_and_proofs(
     repository: dg.RepositoryDefinition, instance: dg.DagsterInstance
 ) -> None:
-    for job, checks in (("vital_signs", 4), ("proofs", 5)):
+    for job, checks in (("health_checks", 4), ("proofs", 5)):
         result = repository.get_job(job).execute_in_process(instance=instance)
         found = result.get_asset_check_evaluations()
         assert len(found) == 3 * checks, "of three views"
@@ -93,7 +93,7 @@ def test_every_view_has_its_vital_signs_and_proofs(
 
 def test_a_drain_makes_the_cheap_checks_and_not_the_dear_ones(repository: dg.RepositoryDefinition) -> None:
     nodes = {node.name for node in repository.get_job("drain_shop").nodes}
-    assert nodes == {"shop__drain", "shop__vital_signs", "shop__expectations"}
+    assert nodes == {"shop__drain", "shop__health_checks", "shop__expectations"}
 
 
 def test_compaction_reports_each_table_that_it_works_on_and_nothing_of_the_others(
@@ -115,7 +115,7 @@ def test_the_button_refreshes_and_rehearses_nothing(repository: dg.RepositoryDef
     node = next(each for each in RepositorySnap.from_def(repository).asset_nodes if each.asset_key == TOTALS)
     assert node.job_names[0] == "Refresh"
     nodes = {node.name for node in repository.get_job("Refresh").nodes}
-    assert nodes == {"shop__drain", "shop__vital_signs", "shop__expectations"}
+    assert nodes == {"shop__drain", "shop__health_checks", "shop__expectations"}
 
 
 def test_every_check_says_what_it_checks(repository: dg.RepositoryDefinition) -> None:
@@ -140,7 +140,7 @@ def test_a_drill_is_a_check_and_its_seconds_are_plotted(
 
 def test_what_is_scheduled_is_on_from_the_start(repository: dg.RepositoryDefinition, made: MadeLake) -> None:
     assert {each.job_name: each.default_status for each in repository.schedule_defs} == dict.fromkeys(
-        ("vital_signs", "proofs", "drills", "compact"), dg.DefaultScheduleStatus.RUNNING
+        ("health_checks", "proofs", "drills", "compact"), dg.DefaultScheduleStatus.RUNNING
     )
     running = {each.name for each in repository.sensor_defs if each.default_status is dg.DefaultSensorStatus.RUNNING}
     assert running == {"alerts", "commits", "keep_streams"}, "what is kept is what somebody launched"

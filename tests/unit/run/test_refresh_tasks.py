@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strandline.jobs.run.refresh_tasks import groups
-from strandline.jobs.run.schedule import Maintained
+from strandline.jobs.run.schedule import RefreshUnit
 
 LOG = "log"
 
 
-def item(name: str, *inputs: str, target: str | None = None) -> Maintained:
-    return Maintained(name, target or name, (), inputs, "f")
+def item(name: str, *inputs: str, target: str | None = None) -> RefreshUnit:
+    return RefreshUnit(name, target or name, (), inputs, "f")
 
 
-def names(found: Sequence[Sequence[Sequence[Maintained]]]) -> set[tuple[tuple[str, ...], ...]]:
+def names(found: Sequence[Sequence[Sequence[RefreshUnit]]]) -> set[tuple[tuple[str, ...], ...]]:
     return {tuple(tuple(each.name for each in level) for level in group) for group in found}
 
 

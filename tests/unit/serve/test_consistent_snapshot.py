@@ -8,7 +8,7 @@ import pytest
 
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve.consistent_snapshot import newest_snapshot
-from strandline.jobs.serve.errors import NoConsistentCut
+from strandline.jobs.serve.errors import NoConsistentSnapshot
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
@@ -79,7 +79,7 @@ def test_a_version_that_is_gone_is_a_typed_error(served: ServedLake) -> None:
     path = served.lake.table("by_town")
     for version in range(log.newest_version(path) or 0):
         on_disk(log.commit_file(path, version)).unlink()
-    with pytest.raises(NoConsistentCut, match="by_town"):
+    with pytest.raises(NoConsistentSnapshot, match="by_town"):
         rows(served, SUMS)
     assert newest_snapshot(["by_town"], served.lake).versions == {"by_town": log.newest_version(path)}
 

@@ -14,7 +14,7 @@ from psycopg import errors
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.consistent_snapshot import Pinned, pin
-from strandline.jobs.serve.errors import CutExpired, NoConsistentCut, RequestRefused
+from strandline.jobs.serve.errors import NoConsistentSnapshot, RequestRefused, SnapshotExpired
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.postgres import asking
@@ -100,7 +100,7 @@ def test_a_table_that_stands_far_behind_is_left_out(served: ServedLake, monkeypa
     monkeypatch.setattr("strandline.jobs.serve.consistent_snapshot._DRAG_MS", 0)
     with_all = pin(["by_town", "totals", "visits"], served.lake, 60, ["by_town"])
     assert set(with_all.tables) == {"by_town", "visits"}
-    with pytest.raises(NoConsistentCut, match="'totals' is not in the pinned cut"):
+    with pytest.raises(NoConsistentSnapshot, match="'totals' is not in the pinned cut"):
         with_all.cut(["totals"], served.lake)
 
 
@@ -111,7 +111,7 @@ def test_what_has_expired_says_so(served: ServedLake, client: TestClient) -> Non
     kept = pin(["by_town"], served.lake, 60)
     set_aside(served.lake, "by_town")
     visit(served)
-    with pytest.raises(CutExpired):
+    with pytest.raises(SnapshotExpired):
         kept.cut(["by_town"], served.lake)
 
 

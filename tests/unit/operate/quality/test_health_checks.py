@@ -12,7 +12,7 @@ from strandline.jobs.expect.verdict import Verdict
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import View
 from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.vital_signs import VitalSigns
+from strandline.jobs.operate.quality.health_checks import HealthChecks
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
@@ -31,7 +31,7 @@ def check(made: MadeLake, view: str, name: str, now_ms: int = 0) -> Verdict:
     catalog = Catalog(made.lake)
     found = catalog.get(view)
     assert isinstance(found, View)
-    return VitalSigns(catalog, made.lake, waiting(made), now_ms).check(found, name)
+    return HealthChecks(catalog, made.lake, waiting(made), now_ms).check(found, name)
 
 
 def beat(made: MadeLake, refreshed: int, failures: dict[str, str] | None = None, settled: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The vital signs of a view: what can be told from commits and offsets alone, cheap enough to look at after every run.
+"""The health checks of a view: what commits and offsets alone tell, cheaply after every run.
 
 | check | fails when |
 | --- | --- |
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.quality.freshness import Waiting
     from strandline.state_store.layout import Lake
 
-VITAL_SIGNS: Final = {
+HEALTH_CHECKS: Final = {
     "state": "The view goes on: it is neither damaged, nor stopped, nor held by a blocking expectation.",
     "freshness": "Nothing waits for longer than the view's FRESHNESS; without one, the staleness is only measured.",
     "dead_letters": "At most one row in a hundred of what it reads is kept aside.",
@@ -43,8 +43,8 @@ _MOST = 0.01
 """Single broken or late records are a fact of every stream; one in a hundred means a wrong producer, or GRACE."""
 
 
-class VitalSigns:
-    """The vital signs of the views of one lake, at one moment.
+class HealthChecks:
+    """The health checks of the views of one lake, at one moment.
 
     Args:
         now_ms: the moment, in milliseconds since the epoch.
@@ -54,10 +54,10 @@ class VitalSigns:
         self._catalog, self._lake, self._waiting, self._now_ms = catalog, lake, waiting, now_ms
         self._hindrances = Hindrances(catalog.definitions(), lake)
         made = (self._state, self._freshness, self._dead_letters, self._late_rows)
-        self._checks: Mapping[str, Callable[[View], Verdict]] = dict(zip(VITAL_SIGNS, made, strict=True))
+        self._checks: Mapping[str, Callable[[View], Verdict]] = dict(zip(HEALTH_CHECKS, made, strict=True))
 
     def check(self, view: View, name: str) -> Verdict:
-        """Make one of `VITAL_SIGNS`. What keeps it from being made becomes its verdict."""
+        """Make one of `HEALTH_CHECKS`. What keeps it from being made becomes its verdict."""
         try:
             return self._checks[name](view)
         except StrandlineError as error:
