@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-import pyarrow as pa
-from pyarrow.fs import LocalFileSystem
-
 from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.statistics import ROWS_TAG, rows_tag, statistics
 from strandline.state_store.errors import CorruptState, VersionGone
@@ -313,6 +310,9 @@ def data_of(table: LakePath, file: LakePath, stated: str | None = None) -> ds.Pa
         VersionGone: it is not there.
         CorruptState: it is not as it was written.
     """
+    import pyarrow as pa
+    from pyarrow.fs import LocalFileSystem
+
     if isinstance(file, Location):
         return _parquet().make_fragment(pa.py_buffer(content_of(table, file, stated)))
     verify(table, file, stated)
@@ -340,6 +340,14 @@ def content_of(table: LakePath, file: Location, stated: str | None) -> bytes:
     return data
 
 
+def _arrow_exception() -> type[Exception]:
+    """Arrow's errors: looked up when there is one, since many who name data files read none."""
+    import pyarrow as pa
+
+    found: type[Exception] = pa.ArrowException
+    return found
+
+
 @contextmanager
 def reading(table: LakePath) -> Iterator[None]:
     """Turn errors of data files into ours: VersionGone where one is missing, CorruptState where it does not read."""
@@ -351,7 +359,7 @@ def reading(table: LakePath) -> Iterator[None]:
             where=str(table),
             hint=rebuild_hint(table.name),
         ) from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, _arrow_exception()) as error:
         raise CorruptState(
             sentence("'{}' does not read back: {}", table_at(table), _line(error)),
             where=str(table),

@@ -18,6 +18,7 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import entry
 from strandline.state_store.delta.reader import digest_of_rows
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,5 +99,7 @@ def seal(path: LakePath) -> None:
     def write(digest: str) -> None:
         newest.write_bytes(sealed(data.replace(UNKNOWN.encode(), digest.encode()), entry.CHECKSUM))
 
-    write(UNKNOWN.replace(":0", f":{DeltaTable(str(path)).count()}"))
+    count = DeltaTable(str(path)).count()
+    # What the log says of no rows at all is compared at once.
+    write(UNKNOWN.replace(":0", f":{count}") if count else str(Digest()))
     write(str(digest_of_rows(path, read_snapshot(path, int(newest.stem)))))

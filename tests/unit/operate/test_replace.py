@@ -158,7 +158,7 @@ def test_why_rows_were_not_proved_outlives_the_process_that_found_out(
     assert isinstance(sales, Path)
     said(sales, digest="0" * 32 + ":4")
     killed(lake, place)
-    why = "the rows of 'sales' at version 0 are not those of its record: verify 'sales'"
+    why = "'sales' does not read at version 0: verify 'sales'"
     if place == "after-replacement-intent:1":
         assert f"; its rows will not be proved: {why}; " in planned(written(tmp_path, NEXT), settings)
     assert say(settings, NEXT).endswith(f"{ENDED}; its rows are not proved: {why}")

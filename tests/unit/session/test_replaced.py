@@ -203,8 +203,7 @@ def test_rows_that_cannot_be_proved_are_told_of(session: Interpreter, lake: Lake
     (answer,) = session.run(NEXT.replace("qty > 1", "qty > 2"))
     assert isinstance(answer, Message)
     assert answer.text.endswith(
-        "replaced (pipeline 'views'); its rows are not proved: "
-        "the rows of 'sales' at version 0 are not those of its record: verify 'sales'"
+        "replaced (pipeline 'views'); its rows are not proved: 'sales' does not read at version 0: verify 'sales'"
     )
 
 
