@@ -167,7 +167,8 @@ class PipelineStream:
         """
         stop = stop or Event()
         self.refresh()
-        self._drain_small(stop)
+        if in_driver or not self.session.started:
+            self._drain_small(stop)
         while not stop.is_set() and self._behind():
             if in_driver:
                 raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
@@ -179,8 +180,8 @@ class PipelineStream:
                 return
 
     def _drain_small(self, stop: Event) -> None:
-        """Take in what waits by the driver, until nothing does or too much, unless a session is there already."""
-        while not (stop.is_set() or self.session.started) and self._behind():
+        """Take in what waits by the driver, until nothing does or too much."""
+        while not stop.is_set() and self._behind():
             self._outdated = False
             small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.duckdb_engine)
             if small is None:
