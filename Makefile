@@ -45,12 +45,11 @@ test: check ## everything that must pass
 
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
 test-spark: $(STAMP)
-	@VENV=$(VENV) bash infra/tests.sh spark tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py \
-	  tests/properties/paths/test_paths_on_spark.py tests/outside
+	@VENV=$(VENV) bash infra/tests.sh spark tests/spark tests/golden tests/live tests/properties tests/nexmark \
+	  tests/outside
 
 test-duckdb: $(STAMP)
-	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
-	  tests/properties/paths/test_paths.py tests/properties/paths/test_sabotage.py tests/conformance tests/nexmark
+	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit tests/conformance
 
 nightly: export STRANDLINE_SEED := anew
 nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; rules and store; Nexmark; a cluster; many epochs; power cuts; killed operations; flipped bits
@@ -60,7 +59,9 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	STRANDLINE_PATHS_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/paths/test_paths.py
 	STRANDLINE_PATHS_SPARK_EXAMPLES=200 $(BIN)/python -m pytest tests/properties/paths/test_paths_on_spark.py
 	$(BIN)/python -m strandline.jobs.run.jars jdbc
-	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
+	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py \
+	  tests/properties/test_names.py tests/properties/test_plain_pulls.py tests/properties/test_plain_tables.py \
+	  tests/properties/test_pushed.py tests/properties/test_trimmed_logs.py
 	$(BIN)/python -m tests.campaigns.engine_equality --kinds 3 --rows 60 --values 100000
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
 	$(BIN)/python -m tests.campaigns.power_cuts

@@ -237,7 +237,7 @@ def _printed(
     """What `strandline sql --json` prints while the table goes through these versions."""
     left = iter(heads)
 
-    def next_head(_: object) -> int:
+    def next_head(*_: object) -> int:
         found = next(left, None)
         if found is None:
             raise _Ended
