@@ -68,6 +68,7 @@ def environment(folder: Path) -> dict[str, str]:
         "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS": (folder / _BROKER).read_text(),
         "STRANDLINE_LAKE": str(folder / "lake"),
         "STRANDLINE_SPARK__MASTER": "local[2]",
+        "STRANDLINE_INGEST__DRIVER_ROWS": "0",  # Spark takes in what comes: its JVM is what nobody may leave behind
         "DAGSTER_HOME": str(folder / "home"),
     }
 

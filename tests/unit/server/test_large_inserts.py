@@ -32,12 +32,12 @@ VALUES: Any = st.recursive(
 def test_a_look_up_is_answered_while_a_large_body_is_decoded(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, looked_up = Event(), Event()
+    begun, looked_up, rows_in = Event(), Event(), streams.rows_in
 
     def decoded(body: bytes) -> list[dict[str, Any]]:
         begun.set()
         assert looked_up.wait(SECONDS)
-        return streams.rows_in(body)
+        return rows_in(body)
 
     monkeypatch.setattr(streams, "rows_in", decoded)
     with ThreadPoolExecutor(1) as beside:
@@ -82,7 +82,8 @@ def test_rows_are_let_go_a_thousand_at_a_time(client: TestClient, monkeypatch: p
             self.sizes.append(len(self[part]))
             super().__delitem__(part)
 
-    monkeypatch.setattr(streams, "rows_in", lambda body: Counted(streams.rows_in(body)))
+    rows_in = streams.rows_in
+    monkeypatch.setattr(streams, "rows_in", lambda body: Counted(rows_in(body)))
     assert client.post("/v1/streams/visits", json={"rows": ROWS}).json()["inserted"] == len(ROWS)
     assert Counted.sizes == [1000] * 3
 
