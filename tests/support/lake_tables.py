@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,9 +22,10 @@ from strandline.state_store.delta import entry
 from strandline.state_store.delta.reader import digest_of_rows
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest
+from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from strandline.state_store.layout import Lake
     from strandline.state_store.paths import LakePath
@@ -41,15 +45,14 @@ def append(
     """One more commit of the table `name`, which adds `rows`. Columns left out are NULL."""
     found = _relation(name, Catalog(lake))
     table = pa.Table.from_pylist([dict(row) for row in rows], _schema(found))
-    path = lake.table(name)
-    write_deltalake(
-        str(path),
-        table,
-        mode="append",
-        commit_properties=_properties(epoch, offsets),
-        configuration=None if path.exists() else {"delta.enableChangeDataFeed": "true"},
-    )
-    seal(lake.table(name))
+    with _committed_at_once(lake.table(name)) as path:
+        write_deltalake(
+            str(path),
+            table,
+            mode="append",
+            commit_properties=_properties(epoch, offsets),
+            configuration=None if path.exists() else {"delta.enableChangeDataFeed": "true"},
+        )
 
 
 def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
@@ -65,14 +68,14 @@ def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: i
 
 def update(lake: Lake, name: str, epoch: int, where: str, **values: str) -> None:
     """One more commit that changes rows; `values` are SQL expressions."""
-    DeltaTable(str(lake.table(name))).update(values, predicate=where, commit_properties=_properties(epoch))
-    seal(lake.table(name))
+    with _committed_at_once(lake.table(name)) as path:
+        DeltaTable(str(path)).update(values, predicate=where, commit_properties=_properties(epoch))
 
 
 def delete(lake: Lake, name: str, epoch: int, where: str) -> None:
     """One more commit that takes rows away."""
-    DeltaTable(str(lake.table(name))).delete(where, commit_properties=_properties(epoch))
-    seal(lake.table(name))
+    with _committed_at_once(lake.table(name)) as path:
+        DeltaTable(str(path)).delete(where, commit_properties=_properties(epoch))
 
 
 def _relation(name: str, catalog: Catalog) -> Relation:
@@ -89,6 +92,29 @@ def _properties(epoch: int, offsets: Mapping[str, Mapping[str, int]] | None = No
         epoch=epoch, offsets={topic: dict(each) for topic, each in (offsets or {}).items()}, digest=UNKNOWN
     )
     return CommitProperties(custom_metadata={"userMetadata": record.to_json()})
+
+
+@contextmanager
+def _committed_at_once(table: LakePath) -> Iterator[Path]:
+    """A copy of the table to commit to; the commit is sealed there, and in the table once it is whole.
+
+    Whoever follows the table would else read the commit before it has its checksum.
+    """
+    home = on_disk(table)
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / home.name
+        if home.exists():
+            shutil.copytree(home, copy)
+        yield copy
+        seal(copy)
+        made = [
+            file for file in sorted(copy.rglob("*")) if file.is_file() and not (home / file.relative_to(copy)).exists()
+        ]
+        for file in sorted(made, key=lambda each: each.suffix == ".json"):
+            target = home / file.relative_to(copy)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target.with_name(f"{target.name}.tmp"))
+            target.with_name(f"{target.name}.tmp").rename(target)
 
 
 def seal(path: LakePath) -> None:
