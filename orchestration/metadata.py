@@ -23,11 +23,11 @@ from strandline.jobs.sql.dialect import Strandline
 from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from sqlglot.tokenizer_core import Token
 
-    from strandline.jobs.model.definitions import Source, View
+    from strandline.jobs.model.definitions import View
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Plan
     from strandline.jobs.model.types import SqlType

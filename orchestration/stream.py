@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.state_store.layout import Lake
     from strandline.state_store.lock import Process
 
 

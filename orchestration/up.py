@@ -31,7 +31,6 @@ from strandline.state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
-    from pathlib import Path
     from types import FrameType
 
 

@@ -42,9 +42,6 @@ from strandline.state_store.paths import LakePath, Location, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from strandline.state_store.paths import LakePath
 
 
 def create(path: LakePath, data: bytes) -> bool:

@@ -24,7 +24,6 @@ from strandline.state_store.errors import LockLost, WriterBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 # Identity of a process: its pid and start, with the boot and host on which both mean something.

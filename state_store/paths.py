@@ -20,7 +20,6 @@ from strandline.state_store.errors import KeyRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
     from typing import BinaryIO
 
     from _typeshed import WriteableBuffer

@@ -14,8 +14,6 @@ from strandline.state_store.errors import CorruptState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
 
 # xxHash64 of many values at once, each with a seed of its own, or with several: one result for each.
 #

@@ -18,11 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from typing import Any, Final, Literal, cast
 
 Semantics = Literal["sql", "ksql"]
 State = Literal["full", "shared", "partial"]

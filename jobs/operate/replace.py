@@ -45,9 +45,6 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline.jobs.catalog.replacements import Replacement
-    from strandline.jobs.ivm.refresh.context import RunContext
-    from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.run.orphans import HeldLock

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from strandline.jobs.expect.approvals import Approval
-    from strandline.jobs.ivm.refresh.context import Heads, RunContext
+    from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import StageResult
-    from strandline.jobs.model.errors import ExpectationBroken
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.layout import Lake
 

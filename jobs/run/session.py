@@ -15,8 +15,6 @@ from strandline.state_store.files import discard_folder
 from strandline.state_store.paths import Location
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from strandline.jobs.model.settings import Settings

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.while_starting import Ingest
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.model.errors import ExpectationBroken
-    from strandline.jobs.model.report import MicroBatch, TableReport
+    from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
     from strandline.jobs.run.session import Session

@@ -39,12 +39,11 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery
-    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.past import Past
-    from strandline.jobs.serve.terms import Spent, Terms
+    from strandline.jobs.serve.terms import Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.layout import Lake

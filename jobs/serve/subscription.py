@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.query.pulled import Unnamed
-    from strandline.jobs.serve.query_engine import QueryEngine
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.layout import Lake
     from strandline.state_store.paths import LakePath

@@ -15,7 +15,7 @@ from strandline.jobs.serve.reflected import settled
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterator
 
     import pyarrow as pa
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.model.types import SqlType
-
 
 _MIDNIGHT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

@@ -42,14 +42,11 @@ from strandline.state_store.wording import Name, Text, joined, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.definitions import Definition, View
+    from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.results import Result
     from strandline.jobs.session.catalog_changes import Change
-    from strandline.state_store.layout import Lake
 
 
 @dataclass(frozen=True)

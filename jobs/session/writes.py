@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.sql.syntax import Delete, InsertValues, Update

@@ -45,9 +45,7 @@ from strandline.jobs.sql.trees import identifier
 from strandline.jobs.sql.types_text import data_type, is_type_name, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from sqlglot.tokenizer_core import Token
+    from collections.abc import Iterable
 
 
 # The grammar of DELETE, UPDATE and ALTER, as rules over sqlglot's parser.

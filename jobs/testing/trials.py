@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from strandline.jobs.model.settings import Settings
     from strandline.jobs.testing.suite import Suite
-    from strandline.jobs.testing.typed import TypedCase
 
 
 Kind = Literal["as written", "cut", "killed", "on Spark"]

@@ -35,8 +35,6 @@ from strandline.state_store.wording import sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
-
     from strandline.state_store.commits import Head
     from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.delta.snapshot import Snapshot

@@ -22,7 +22,7 @@ from strandline.state_store.errors import CorruptState
 from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow.parquet as pq
 

@@ -32,7 +32,6 @@ from strandline.state_store.files import disk_errors, remove_left_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from strandline.state_store.paths import LakePath
 

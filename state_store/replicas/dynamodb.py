@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from strandline.state_store.replicas.store import Snapshot, Store, Write
+    from strandline.state_store.replicas.store import Write
 
 
 # DynamoDB's errors as ours.

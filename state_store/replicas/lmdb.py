@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import lmdb
-
-    from strandline.state_store.replicas.store import Snapshot, Write
+    from strandline.state_store.replicas.store import Write
 
 
 # LMDB's errors as ours.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from strandline.state_store.replicas.store import Snapshot, Store, Write
+    from strandline.state_store.replicas.store import Write
 
 
 # The rows of a store in memory: a dict, and its keys in order when somebody asks for a range.

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from rocksdict import Rdict
-
-    from strandline.state_store.replicas.store import Snapshot, Write
+    from strandline.state_store.replicas.store import Write
 
 
 # RocksDB's errors as ours. Its binding raises plain exceptions; what went wrong is the beginning of the text.

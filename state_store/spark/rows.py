@@ -34,7 +34,7 @@ from strandline.state_store.paths import Location, within
 from strandline.state_store.tablespec import FILE, POSITION, VERSION, WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import Column, SparkSession
 

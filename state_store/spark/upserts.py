@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 
 # The lanes of a row and the equality of values, as Spark expressions. `digest` defines the lanes.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.operate.backup.image import Image, ImageFile, Manifest, Stored
+    from strandline.jobs.operate.backup.image import Image, ImageFile
     from strandline.state_store.paths import LakePath
 
 

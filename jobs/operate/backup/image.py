@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from strandline.jobs.operate.verify.subjects import Subject
     from strandline.state_store.commits import Head, TableVersion
-    from strandline.state_store.layout import Lake
     from strandline.state_store.paths import LakePath
 
 

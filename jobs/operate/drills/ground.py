@@ -34,11 +34,9 @@ from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pyarrow as pa
 
-    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.backup.image import ImageFile
     from strandline.jobs.operate.verify.opened import Opened

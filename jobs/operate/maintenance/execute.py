@@ -42,13 +42,11 @@ from strandline.state_store.wording import Name, joined, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.tablespec import TableSpec
 
 
 # The proof that a maintenance changed no row: the rows have the record's digest, and the kept feed folds to them.

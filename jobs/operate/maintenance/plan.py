@@ -25,7 +25,6 @@ from strandline.state_store.leases import Need, Retention
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ivm.retention import LogTrim
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.verify.subjects import Subject
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from strandline.state_store.delta.cleanup import CleanupPlan
     from strandline.state_store.delta.compaction import CompactionPlan
     from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.layout import Lake
-    from strandline.state_store.leases import Need
     from strandline.state_store.paths import LakePath
 
 

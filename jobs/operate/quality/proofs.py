@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.expect.verdict import Verdict
     from strandline.jobs.model.definitions import View
     from strandline.jobs.model.options import Expectation
     from strandline.jobs.model.settings import Settings

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.model.definitions import InsertQuery, View
+    from strandline.jobs.model.definitions import InsertQuery
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.operate.verify.subjects import Subject

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.operate.verify.findings import Check, Outcome
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.operate.verify.subjects import Subject
 

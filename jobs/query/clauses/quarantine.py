@@ -32,8 +32,6 @@ from strandline.jobs.sql.trees import call
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline.jobs.model.options import Expectation
-
 
 _ALIAS = "rows"
 """The names in a dead letter of a group begin so: `rows_total`."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from strandline.jobs.functions.python.register import Library
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.server.changes.events import Event, Form
     from strandline.jobs.server.changes.versions import VersionProcess
     from strandline.jobs.sql.syntax import Emit, Select
     from strandline.state_store.layout import Lake

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.model.types import SqlType
     from strandline.jobs.server.pg_values.wire_types import WireColumn
 
 

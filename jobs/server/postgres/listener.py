@@ -26,12 +26,10 @@ from strandline.jobs.server.postgres.settings import Settings
 from strandline.state_store.errors import InternalError
 
 if TYPE_CHECKING:
-    import ssl
     from asyncio import StreamReader, StreamWriter
     from collections.abc import AsyncIterator, Callable
 
     from strandline.jobs.server.postgres.messages import Payload
-    from strandline.jobs.server.postgres.settings import Settings
     from strandline.jobs.server.state.server import Server
 
 

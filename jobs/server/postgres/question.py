@@ -31,14 +31,12 @@ from strandline.state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_catalog.contents import Caller
     from strandline.jobs.server.pg_values.parameters import Parameter
-    from strandline.jobs.server.postgres.substituted import Spot
 
 
 # Types of the parameters that neither the client nor the text gives one: what they are compared with says it.

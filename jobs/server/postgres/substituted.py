@@ -23,8 +23,6 @@ from strandline.jobs.sql.from_text import tokenize
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from strandline.jobs.model.types import SqlType
-
 
 # Types as PostgreSQL writes them in a statement, one token or several.
 #

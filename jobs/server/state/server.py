@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least
     from strandline.jobs.server.access.options import ServerOptions
-    from strandline.jobs.server.state.catalogued import Catalogued
-    from strandline.state_store.layout import Lake
 
 
 # The cuts that a server has pinned for its clients: leases keep their versions until they are given back, or expire.
