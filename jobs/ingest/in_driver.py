@@ -54,14 +54,19 @@ class SmallBatches:
 
     Args:
         checkpoint: the query's.
+        available_now: those that `waiting` gives end where the topics end now.
     """
 
-    def __init__(self, reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine) -> None:
+    def __init__(
+        self, reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine, *, available_now: bool = False
+    ) -> None:
         self.start = reading.start
         self._most_rows = reading.settings.ingest.driver_rows
         self._log = open_log(reading.settings, reading.lake)
         schema = arrow_schema(schema_json(decoded_columns(reading.sources)))
         self._reader = TopicsReader(reading, schema)
+        if available_now:
+            self._reader.prepareForTriggerAvailableNow()
         self._checkpoint = checkpoint
         self._duckdb_engine = duckdb_engine
 
@@ -121,9 +126,13 @@ class SmallBatches:
         return commits
 
 
-def small_batches(reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine | None) -> SmallBatches | None:
+def small_batches(
+    reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine | None, *, available_now: bool = False
+) -> SmallBatches | None:
     """The small micro-batches of a query; None without a DuckDB engine: Spark takes in every one."""
-    return SmallBatches(reading, checkpoint, duckdb_engine) if duckdb_engine is not None else None
+    if duckdb_engine is None:
+        return None
+    return SmallBatches(reading, checkpoint, duckdb_engine, available_now=available_now)
 
 
 class DriverIntake(Intake):

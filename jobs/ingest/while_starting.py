@@ -54,6 +54,16 @@ class DriverClock:
             self._stop.wait(self._seconds)
         return True
 
+    def run_out(self, broken_off: Callable[[], bool]) -> bool:
+        """Tick until nothing waits, the run is to stop, or it is broken off; False when Spark must take in the rest."""
+        while not (self._stop.is_set() or broken_off()):
+            before = self._at
+            if not self.tick():
+                return False
+            if self._at == before:
+                return True
+        return True
+
     def run_until(self, starts: Callable[[], Started], at_work: Callable[[Started], bool]) -> Started | None:
         """Start something in a thread, and tick until that is at work.
 

@@ -61,12 +61,12 @@ if TYPE_CHECKING:
 
 # What a run has done so far: the rows that it inserts into and deletes from each table, and its micro-batches.
 
-_LOGGER = logging.getLogger("strandline")
+log = logging.getLogger("strandline")
 
 
 def logged(batch: MicroBatch) -> None:
     """Log a micro-batch: what a run that nobody watches says of itself."""
-    _LOGGER.info("micro-batch %d: %d events in %.1f s", batch.number, batch.events, batch.seconds)
+    log.info("micro-batch %d: %d events in %.1f s", batch.number, batch.events, batch.seconds)
 
 
 @dataclass
@@ -103,8 +103,6 @@ class Tallies:
         seconds = round(tally.seconds, 3)
         return report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
 
-
-log = logging.getLogger("strandline")
 
 # How long a drain may not notice that it is to stop; one that ends by itself is noticed at once.
 _LISTENS_SECONDS = 1
@@ -167,32 +165,31 @@ class PipelineStream:
         """
         stop = stop or Event()
         self.refresh()
-        if in_driver or not self.session.started:
-            self._drain_small(stop)
-        while not stop.is_set() and self._behind():
-            if in_driver:
-                raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
+        more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
+        if more and (in_driver or not self.session.started):
+            more = not self._drain_small(stop)
+        if more and in_driver:
+            raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
+        while more and not stop.is_set():
             query = self._start(available_now=True)
             while not query.awaitTermination(_LISTENS_SECONDS):
                 if self._is_outdated() or stop.is_set():
                     query.stop()
-            if not self._outdated:
-                return
+            more = self._outdated
 
-    def _drain_small(self, stop: Event) -> None:
-        """Take in what waits by the driver, until nothing does or too much."""
-        while not stop.is_set() and self._behind():
+    def _drain_small(self, stop: Event) -> bool:
+        """Take in by the driver what the topics hold now; False when that is too much for it."""
+        while not stop.is_set():
             self._outdated = False
-            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.duckdb_engine)
+            checkpoint = self.session.checkpoint(self.pipeline)
+            small = small_batches(self._reading(), checkpoint, self.context.duckdb_engine, available_now=True)
             if small is None:
-                return
+                return False
             clock = DriverClock(small, self._micro_batch, 0, stop)
-            while not (stop.is_set() or self._outdated) and self._behind():
-                if not clock.tick():
-                    return
-
-    def _behind(self) -> bool:
-        return bool(behind(self.sources, self.lake, open_log(self.settings, self.lake)))
+            done = clock.run_out(lambda: self._outdated)
+            if not self._outdated:
+                return done
+        return True
 
     def read_again(self, sources: Sequence[Source]) -> None:
         """Take in all that the topics of some sources hold, and no others: of those the event logs may be broken.
@@ -201,13 +198,7 @@ class PipelineStream:
         """
         everything, self.definitions = self.definitions, tuple(sources)
         try:
-            self.refresh()
-            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.duckdb_engine)
-            clock = None if small is None else DriverClock(small, self._micro_batch, 0, Event())
-            waiting = open_log(self.settings, self.lake)
-            while behind(self.sources, self.lake, waiting):
-                if self.session.started or clock is None or not clock.tick():
-                    self._start(available_now=True).awaitTermination()
+            self.drain()
         finally:
             self.definitions = everything
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
@@ -48,6 +49,20 @@ def test_what_is_small_is_taken_in_by_the_driver(settings: Settings, lake: Lake)
         assert (report.epochs, {each.name: each.inserted for each in report.tables}["sales"]) == (1, 2)
         assert_correct(lake, "shop")
         assert rows(lake, "by_shop") == [("a", count, 2), ("b", count, 5)]
+
+
+def test_a_drain_ends_where_the_topics_ended_when_it_began(settings: Settings, lake: Lake) -> None:
+    interpreter = Interpreter(settings, "shop")
+    list(interpreter.run(SHOP + "INSERT INTO sales VALUES ('a', 2);"))
+
+    def one_more(batch: MicroBatch) -> None:
+        if batch.number <= 3:
+            list(interpreter.run("INSERT INTO sales VALUES ('b', 5);"))
+
+    report = drain(settings, "shop", watch=one_more)
+    assert (report.epochs, rows(lake, "by_shop")) == (1, [("a", 1, 2)])
+    assert drain(settings, "shop").epochs == 1
+    assert rows(lake, "by_shop") == [("a", 1, 2), ("b", 1, 5)]
 
 
 def test_more_than_the_driver_takes_in_is_for_spark(settings: Settings, lake: Lake) -> None:
