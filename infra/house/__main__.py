@@ -11,14 +11,14 @@ import sys
 from collections.abc import Iterator
 from statistics import median
 
-from infra.house.graph import Edge, between_rooms, breaches, circles_by_scope, importers, product_imports
+from infra.house.graph import Edge, all_imports, between_rooms, breaches, circles_by_scope, importers
 from infra.house.measures import File, files_by_folder, lines_by_room, measured
 from infra.house.page import stale, write
 from infra.house.plan import FLOORS, standing
 
 _SHOWN = 5
 _SHORT = 100
-"""Lines below which a module with a single importer is listed: it may be a piece of its importer."""
+"""Lines below which a module with a single importer may be a piece of that one."""
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     if action == "write":
         write()
         return 0
-    edges, files = product_imports(), measured()
+    edges, files = all_imports(), measured()
     if action == "show":
         sys.stdout.write("\n".join([*report(edges, files), "", ""]))
     found = [*breaches(edges, [file.module for file in files]), *stale()]

@@ -26,13 +26,12 @@ class Edge:
     imported: str
 
 
-def product_imports() -> list[Edge]:
-    """Every import that the product's modules make, of each other and of libraries, sorted."""
-    graph = grimp.build_graph(PACKAGE, include_external_packages=True, cache_dir=None)
+def all_imports() -> list[Edge]:
+    """Every import that a module of the product or of its tools makes, of each other and of libraries, sorted."""
+    graph = grimp.build_graph(PACKAGE, *TOOLS, include_external_packages=True, cache_dir=None)
     return [
         Edge(module, imported)
         for module in sorted(graph.modules)
-        if is_product(module)
         for imported in sorted(graph.find_modules_directly_imported_by(module))
     ]
 
@@ -44,7 +43,7 @@ def is_product(module: str) -> bool:
 
 def inner(edges: Iterable[Edge]) -> list[Edge]:
     """The imports of the product's modules among themselves."""
-    return [edge for edge in edges if is_product(edge.imported)]
+    return [edge for edge in edges if is_product(edge.importer) and is_product(edge.imported)]
 
 
 def folder(module: str) -> str:
@@ -95,8 +94,8 @@ def breaches(edges: list[Edge], files: Iterable[str]) -> list[str]:
     """Find what is against the plan, a line each; empty when the house is in order.
 
     Args:
-        edges: the imports of the product.
-        files: its modules, dotted.
+        edges: the imports of the product and of its tools.
+        files: the product's modules, dotted.
     """
     return [*_circles(edges), *_against_the_floors(edges), *_libraries(edges), *_rooms(files)]
 
@@ -119,8 +118,11 @@ def _against_the_floors(edges: Iterable[Edge]) -> Iterator[str]:
 
 def _libraries(edges: Iterable[Edge]) -> Iterator[str]:
     for edge in edges:
-        name = edge.imported.split(".")[0]
-        if name in TOOLS:
+        name, importer = edge.imported.split(".")[0], edge.importer.split(".")[0]
+        if importer in TOOLS:
+            if name != importer and name in (PACKAGE, *TOOLS, *TOPS) and name not in TOOLS[importer]:
+                yield f"{edge.importer} imports {edge.imported}: {importer} stands without {name}"
+        elif name in TOOLS:
             yield f"{edge.importer} imports {edge.imported}: the product stands without {name}"
         elif name in TOPS:
             yield f"{edge.importer} imports {edge.imported}: its name is {PACKAGE}.{edge.imported}"

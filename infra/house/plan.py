@@ -35,8 +35,12 @@ UNSEEN = ("orchestration",)
 """Rooms that nothing imports, on whatever floor it stands: Dagster starts jobs, never the other way round."""
 FACADE = ("strandline",)
 """The public package for users' own code: it shows what others offer, Dagster's definitions among them."""
-TOOLS = ("infra", "benchmarks", "tests")
-"""Packages beside the product: no room imports them."""
+TOOLS: dict[str, tuple[str, ...]] = {
+    "infra": (),
+    "benchmarks": (PACKAGE, "infra"),
+    "tests": (PACKAGE, "infra", "benchmarks"),
+}
+"""Packages beside the product, which no room imports, and what each of them may import of the others."""
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "dagster": ("orchestration", "strandline"),

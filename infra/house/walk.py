@@ -4,8 +4,8 @@
     commit     one record, from the log to the commit of its view (a drain that needs no JVM)
     pull       SELECT of one key, from its text to the row
 
-Each command runs in a process of its own. A *file* is a module of
-the product in which a function ran, a *hop* a call from one such file into another. Imports are not counted.
+Each command runs in a process of its own. A *file* is a module of the product in which a function ran, a *hop* a call
+from one such file into another. Imports are not counted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
-_TOPS = ("jobs", "state_store", "orchestration", "strandline")
+from infra.house.plan import FACADE, ROOT, TOPS
+
 _PIPELINE = """
 CREATE TABLE info (product VARCHAR PRIMARY KEY, category VARCHAR) WITH (KAFKA_TOPIC = 'info', VALUE_FORMAT = 'JSON');
 CREATE TABLE visit (product VARCHAR PRIMARY KEY, length INT) WITH (KAFKA_TOPIC = 'visit', VALUE_FORMAT = 'JSON');
@@ -84,7 +84,7 @@ def followed(lake: Path, *arguments: str) -> dict[str, object]:
         CalledProcessError: the command failed; its output is on standard error.
     """
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        command = [sys.executable, "-c", _FOLLOWED, str(_ROOT), ",".join(_TOPS), out.name, *arguments]
+        command = [sys.executable, "-c", _FOLLOWED, str(ROOT), ",".join((*TOPS, *FACADE)), out.name, *arguments]
         env = {**os.environ, "STRANDLINE_LAKE": str(lake)}
         subprocess.run(command, check=True, cwd=lake.parent, env=env, stdout=subprocess.DEVNULL)
         found: dict[str, object] = json.loads(Path(out.name).read_text())

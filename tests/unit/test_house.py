@@ -82,6 +82,24 @@ def test_some_libraries_belong_to_some_rooms(importer: str, library: str, refuse
     assert len(breaches([Edge(f"strandline.{importer}", library)], [])) == refused
 
 
+@pytest.mark.parametrize(
+    ("importer", "imported", "refused"),
+    [
+        ("infra.kafka.broker", "strandline.jobs.run.jars", True),
+        ("infra.kafka.broker", "tests.support.waiting", True),
+        ("infra.house.graph", "infra.house.plan", False),
+        ("benchmarks.serve", "strandline.jobs.serve.pull", False),
+        ("benchmarks.serve", "infra.ports", False),
+        ("benchmarks.serve", "tests.support.waiting", True),
+        ("benchmarks.serve", "jobs", True),
+        ("tests.unit.test_house", "benchmarks.serve", False),
+    ],
+)
+def test_what_stands_beside_the_product_has_an_order_too(importer: str, imported: str, refused: bool) -> None:
+    """infra knows nothing of the product, and nothing imports the tests."""
+    assert len(breaches([Edge(importer, imported)], [])) == refused
+
+
 def test_the_rooms_of_the_tree_are_on_the_plan() -> None:
     found = {path.parent.name for path in (ROOT / "jobs").glob("*/__init__.py")}
     assert found == set(standing()) - {*TOPS, "replicas", "strandline"}
