@@ -1,4 +1,6 @@
-"""Shows drills: what would be rehearsed, and what each came to, a line for each view.
+"""Shows what operations came to: drills, checks, maintenance, and what `strandline status` tells below its tables.
+
+Drills have a line for each view:
 
 |view     |changelog  |recompute  |killed-driver  |backup            |
 |by_shop  |0.1 s      |0.3 s      |1.9 s          |0.5 s, 3 rows lost|

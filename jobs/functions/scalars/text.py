@@ -60,9 +60,10 @@ def lower_spark(text: str) -> str:
     return _by_letter("lower", text, _UNCHANGED_LOWER, _OTHER_LOWER)
 
 
+_TEXT = takes(t.VARCHAR, t.VARCHAR)
+
 # Functions over URLs, read by the expression of RFC 3986, Appendix B; parameters as HTML forms write them.
 
-_URL_TEXT = takes(t.VARCHAR, t.VARCHAR)
 # Groups: 2 scheme, 4 authority (3 with its slashes), 5 path, 7 query (6 with its mark), 9 fragment (8 with its mark).
 _URL = "^(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\\\\?([^#]*))?(#(.*))?$"
 _FORBIDDEN = '[\\\\s<>"{}|^`\\\\\\\\]'
@@ -138,19 +139,19 @@ def _parameter(dialect: str) -> Written:
 
 def _both(name: str, group: int, marked: int | None, *, decoded: bool = False) -> Scalar:
     spark, duckdb = (_part(dialect, group, marked=marked, decoded=decoded) for dialect in ("spark", "duckdb"))
-    return Scalar(name, _URL_TEXT, spark, duckdb)
+    return Scalar(name, _TEXT, spark, duckdb)
 
 
 URLS = (
     Scalar(
         "URL_ENCODE_PARAM",
-        _URL_TEXT,
+        _TEXT,
         "url_encode",
         "replace(replace(replace(url_encode({0}), '%20', '+'), '~', '%7E'), '%2A', '*')",
     ),
-    Scalar("URL_DECODE_PARAM", _URL_TEXT, _decoded("{0}", "spark"), _decoded("{0}", "duckdb")),
+    Scalar("URL_DECODE_PARAM", _TEXT, _decoded("{0}", "spark"), _decoded("{0}", "duckdb")),
     _both("URL_EXTRACT_PROTOCOL", 2, 1),
-    Scalar("URL_EXTRACT_HOST", _URL_TEXT, _of_authority("spark", _HOST, 2), _of_authority("duckdb", _HOST, 2)),
+    Scalar("URL_EXTRACT_HOST", _TEXT, _of_authority("spark", _HOST, 2), _of_authority("duckdb", _HOST, 2)),
     Scalar(
         "URL_EXTRACT_PORT",
         takes(t.INT, t.VARCHAR),
@@ -165,7 +166,6 @@ URLS = (
 )
 
 
-_TEXT = takes(t.VARCHAR, t.VARCHAR)
 _TEST = takes(t.BOOLEAN, t.VARCHAR, t.VARCHAR)
 _PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)
 

@@ -59,13 +59,13 @@ def missing(folder: LakePath, partition: int, offset: int) -> CorruptState:
 _TIME = struct.Struct("<q")
 _TIME_AND_KEY = struct.Struct("<qi")
 _LENGTH = struct.Struct("<i")
-_COUNT = struct.Struct("<I")
+_UINT32 = struct.Struct("<I")
 
 
 def record_bytes(record: Record) -> bytes:
     """The bytes of one record. Its offset is not among them."""
     parts = [_TIME.pack(record.timestamp_ms), _field(record.key), _field(record.value)]
-    parts.append(_COUNT.pack(len(record.headers)))
+    parts.append(_UINT32.pack(len(record.headers)))
     for name, value in record.headers:
         parts += (_field(name.encode()), _field(value))
     return b"".join(parts)
@@ -100,7 +100,7 @@ def _field_at(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _headers_at(data: bytes, position: int) -> tuple[list[Header] | None, int]:
-    (number,) = _COUNT.unpack_from(data, position)
+    (number,) = _UINT32.unpack_from(data, position)
     position += 4
     if not number:
         return None, position
@@ -119,7 +119,6 @@ _MAGIC = b"STL2"
 _FIXED = struct.Struct("<4sIQ16s")
 _ENTRY = struct.Struct("<QQQQq")
 _FRAME = struct.Struct("<III")
-_CRC = struct.Struct("<I")
 # A frame is what a reader holds at once, and the finest step in which a backlog is cut by bytes.
 _FRAME_BYTES = 1 << 20
 
@@ -174,7 +173,7 @@ class Frame:
     @property
     def size(self) -> int:
         """The bytes of the frame with its head."""
-        return _FRAME.size + _CRC.size + self.length
+        return _FRAME.size + _UINT32.size + self.length
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ def header_bytes(header: SegmentHeader) -> bytes:
     fixed = _FIXED.pack(_MAGIC, len(header.parts), header.number, _id_bytes(header.topic_id))
     entries = [_ENTRY.pack(part.end, part.count, part.total, part.length, part.earlier) for part in header.parts]
     data = b"".join([fixed, *entries])
-    return data + _CRC.pack(zlib.crc32(data))
+    return data + _UINT32.pack(zlib.crc32(data))
 
 
 def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> SegmentHeader:
@@ -230,11 +229,11 @@ def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> 
     size = _header_bytes(partitions)
     with open_file(path) as file:
         data = file.read(size)
-    if len(data) != size or zlib.crc32(data[: -_CRC.size]) != _CRC.unpack_from(data, size - _CRC.size)[0]:
+    if len(data) != size or zlib.crc32(data[: -_UINT32.size]) != _UINT32.unpack_from(data, size - _UINT32.size)[0]:
         raise damaged(path)
     if _FIXED.unpack_from(data) != (_MAGIC, partitions, number, _id_bytes(topic_id)):
         raise damaged(path)
-    entries = _ENTRY.iter_unpack(data[_FIXED.size : -_CRC.size])
+    entries = _ENTRY.iter_unpack(data[_FIXED.size : -_UINT32.size])
     return SegmentHeader(number, topic_id, tuple(Part(*entry) for entry in entries))
 
 
@@ -247,11 +246,11 @@ def frames(file: BinaryIO, path: LakePath, header: SegmentHeader, partition: int
     part = header.parts[partition]
     base, position = part.base, header.begin_of(partition)
     after = position + part.length
-    size = _FRAME.size + _CRC.size
+    size = _FRAME.size + _UINT32.size
     while position < after:
         file.seek(position)
         data = file.read(size)
-        if len(data) != size or zlib.crc32(data[: _FRAME.size]) != _CRC.unpack_from(data, _FRAME.size)[0]:
+        if len(data) != size or zlib.crc32(data[: _FRAME.size]) != _UINT32.unpack_from(data, _FRAME.size)[0]:
             raise damaged(path)
         count, length, checksum = _FRAME.unpack_from(data)
         yield Frame(base, count, position + size, length, checksum)
@@ -272,11 +271,11 @@ def frame_bytes(file: BinaryIO, path: LakePath, frame: Frame) -> bytes:
 def _frame(encoded: Sequence[bytes]) -> bytes:
     body = b"".join(encoded)
     head = _FRAME.pack(len(encoded), len(body), zlib.crc32(body))
-    return head + _CRC.pack(zlib.crc32(head)) + body
+    return head + _UINT32.pack(zlib.crc32(head)) + body
 
 
 def _header_bytes(partitions: int) -> int:
-    return _FIXED.size + partitions * _ENTRY.size + _CRC.size
+    return _FIXED.size + partitions * _ENTRY.size + _UINT32.size
 
 
 def _id_bytes(topic_id: str) -> bytes:

@@ -143,7 +143,7 @@ def test_an_unknown_view_is_an_error(catalog: Catalog) -> None:
 def test_nothing_of_it_loads_spark(lake: Lake) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
-        "import sys, strandline.jobs.ivm.explain, strandline.jobs.ivm.explain;"
+        "import sys, strandline.jobs.ivm.explain;"
         "import strandline.jobs.ivm.refresh.epoch;"
         "import strandline.jobs.ivm.rules.maintenance, strandline.jobs.session.define.analyze;"
         "print({'pyspark', 'pandas', 'pyarrow'} & sys.modules.keys())"
