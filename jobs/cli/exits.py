@@ -1,4 +1,4 @@
-"""How a command ends: an exit code, and for each error a message. No end is a traceback.
+"""How a command ends: exit code, for each error a message, and after Ctrl-C or SIGTERM a stop; no end is a traceback.
 
 0     done
 1     something that was verified is broken

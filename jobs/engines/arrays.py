@@ -146,7 +146,7 @@ class Arrays(ABC):
         return f"CAST({literal} AS {self.type(sql_type)})"
 
 
-# The two implementations of `jobs.engines.arrays`: for Spark and for DuckDB.
+# The two engines: Spark and DuckDB.
 
 
 class SparkArrays(Arrays):

@@ -1,4 +1,6 @@
-"""CREATE OR REPLACE of a view that has rows: its next definition is built beside it, proved, and swapped in.
+"""CREATE OR REPLACE of a view that has rows, and ALTER of a source that has events.
+
+The next definition of a view is built beside it, proved, and swapped in.
 
     build ──> prove ──> intent ──> hand over to whoever holds the pipeline's lock: a run at its next micro-batch, or us
 

@@ -1,4 +1,4 @@
-"""MIN, MAX, MIN_BY, MAX_BY: the best row of a group.
+"""MIN, MAX, MIN_BY, MAX_BY, TOPK, TOPKDISTINCT: the best rows of a group.
 
 Not linear: when the best row is retracted, the group is computed again. Ties of MIN_BY and MAX_BY are decided by the
 value itself, so that the result is a function of the rows.

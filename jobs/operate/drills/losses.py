@@ -1,4 +1,4 @@
-"""Drill: the change feed has a gap where a reader stands. Found, it is healed by a snapshot; it is never read over."""
+"""Drills of losses: a version of the feed, the lake, a table, all but the log, the tail of a topic."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.drills.ground import Ground
     from strandline.state_store.paths import LakePath
     from strandline.state_store.replicas.follow import Progress
+
+
+# Drill: the change feed has a gap where a reader stands. Found, it is healed by a snapshot; it is never read over.
 
 
 def rehearse_feed_gap(ground: Ground) -> Recovery:

@@ -1,4 +1,4 @@
-"""Drill: the table is taken back to what it was at a time, as a restore from yesterday does, and catches up."""
+"""Drills of recoveries: back to a time, rows computed again that are not believed, a driver that was killed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from strandline.jobs.operate.drills.ground import Ground
     from strandline.state_store.delta.log import Commit
+
+
+# Drill: the table is taken back to what it was at a time, as a restore from yesterday does, and catches up.
 
 
 def rehearse_point_in_time(ground: Ground) -> Recovery:

@@ -1,4 +1,4 @@
-"""The checks of a table's files: each data file and deletion vector that the head names is there, as it was written."""
+"""Checks of a table's files and rows: what the head names is there, as it was written, and adds up to the record."""
 
 from __future__ import annotations
 
