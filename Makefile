@@ -3,8 +3,10 @@ SHELL := /bin/bash
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# The theme's news of its own end are no warning about a page.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas clean
+.PHONY: help setup demo up docs test test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas clean
 .DEFAULT_GOAL := help
 # Tests start hundreds of processes, and without it each compiles our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,11 +25,15 @@ demo: $(STAMP) ## the pattern catalogue's examples, end to end on the local log
 up: $(STAMP) ## Dagster and the HTTP server on loopback, over the same lake; make up PORT=3001 SERVE_PORT=8089
 	@$(BIN)/python -m strandline.orchestration.up $(if $(PORT),--port $(PORT)) $(if $(SERVE_PORT),--serve-port $(SERVE_PORT))
 
-check: $(STAMP) ## formatting, lint, strict types, the floors of the house
+check: $(STAMP) ## formatting, lint, strict types, the floors of the house, the site of docs/
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m infra.house check
+	$(MKDOCS)
+
+docs: $(STAMP) ## the site of docs/, in build/site
+	$(MKDOCS)
 
 house: $(STAMP) ## the rooms, what they import of each other, the largest of everything; fails where it is not as planned
 	@$(BIN)/python -m infra.house

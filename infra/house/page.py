@@ -52,4 +52,4 @@ def _floors() -> Iterator[str]:
                 folder = folder_of(room)
                 owned = first_sentence((folder / "__init__.py").read_text()).replace("|", "\\|")
                 name = folder.relative_to(ROOT).as_posix()
-                yield f"| {number} | [{name}](../{name}) | {owned} |"
+                yield f"| {number} | `{name}` | {owned} |"
