@@ -30,7 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row
 
 def add_operations(app: typer.Typer) -> None:
     """Add the commands to the command `strandline`."""
-    for command in (compact, backfill, backup, restore, drill, rebuild):
+    for command in (compact, backfill, backup, restore, drill, rebuild, compare_state):
         app.command()(command)
 
 
@@ -241,6 +241,25 @@ def rebuild(
             _show_rebuilt(done, name_map, {name for plan in plans for name in plan.names}, json=json)
             waiting |= bool(done.waiting)
         if waiting:
+            raise typer.Exit(BROKEN)
+
+
+def compare_state(
+    view: Annotated[str, typer.Argument(metavar="VIEW")],
+    epochs: Annotated[
+        int, typer.Option(min=1, help="the newest commits of its inputs that are taken in one by one")
+    ] = 10,
+    json: Json = False,
+) -> None:
+    """Keep a view as full, shared and partial state on copies, and measure what each stores and costs."""
+    with exit_codes():
+        from strandline.jobs.operate.compare_state import compare_state as compared
+
+        settings = load_settings()
+        name_map = name_map_in(settings)
+        [done] = localized([compared(settings, name_map.stored(view), epochs=epochs)], name_map, "view")
+        show_json(done.as_json()) if json else print(done)
+        if not done.equal:
             raise typer.Exit(BROKEN)
 
 

@@ -33,7 +33,7 @@ from strandline.state_store.layout import Lake
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import pyarrow as pa
 
@@ -164,16 +164,26 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
         UnknownName: there is no such view.
         CorruptState, ForeignWrite, VersionGone, InputReplaced: a table's log is broken.
     """
-    live, copy = Lake(settings.lake), Lake(folder / "lake")
+    live = Lake(settings.lake)
     catalog = Catalog(live)
     if catalog.find(view) is None:
         raise UnknownName.among("table or view", view, [each.name for each in catalog.definitions()])
-    image = lake_image(live, closure(view, catalog))
+    copy = copy_tables(live, closure(view, catalog), folder)
+    local = settings.model_copy(update={"lake": copy.root, "engine": "duckdb"})
+    return Ground(local, folder, live, view, backup)
+
+
+def copy_tables(live: Lake, names: Collection[str], folder: Path) -> Lake:
+    """Copy some tables of a lake, with all definitions, to `<folder>/lake`, which is not there yet.
+
+    Raises: as `copied`, but for the view.
+    """
+    copy = Lake(folder / "lake")
+    image = lake_image(live, names)
     for file in image.files:
         _copy(file, live, copy)
     check_definitions(image, live)
-    local = settings.model_copy(update={"lake": copy.root, "engine": "duckdb"})
-    return Ground(local, folder, live, view, backup)
+    return copy
 
 
 def _copy(file: ImageFile, live: Lake, copy: Lake) -> None:
