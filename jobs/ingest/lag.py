@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
@@ -28,6 +28,35 @@ def lag(source: Source, lake: Lake, log: Log) -> int:
     ends, begins = log.end_offsets(source.topic), log.begin_offsets(source.topic)
     reached = committed_offsets(source, lake)
     return sum(max(end - reached.get(str(each), begins.get(each, 0)), 0) for each, end in ends.items())
+
+
+MOST_PARTITIONS: Final = 16
+"""Of those that are furthest behind: to read one record of Kafka takes a connection of its own."""
+
+
+def waiting_since(source: Source, lake: Lake, log: Log, most: int | None = None) -> int | None:
+    """The time of the oldest record that is not in the event log, in milliseconds since the epoch; None when none waits
+    that has a time.
+
+    Args:
+        most: partitions to look at, those with the most records that wait; None: all.
+
+    Raises:
+        SourceError: the broker does not answer, or has not what the lake has read.
+    """
+    if not log.exists(source.topic):
+        return None
+    committed = {source.name: committed_offsets(source, lake)}
+    ends = log.end_offsets(source.topic)
+    starts = {int(partition): each for partition, each in start_offsets([source], committed, log)[source.topic].items()}
+    waiting = sorted((each for each in starts if starts[each] < ends[each]), key=lambda each: starts[each] - ends[each])
+    found = (time for each in waiting[:most] for time in _time_at(log, source.topic, each, starts[each]))
+    return min(found, default=None)
+
+
+def _time_at(log: Log, topic: str, partition: int, offset: int) -> Iterator[int]:
+    for records in log.read(topic, partition, offset, offset + 1):
+        yield from (moment for moment in records.timestamps[:1] if moment >= 0)
 
 
 def behind(sources: Sequence[Source], lake: Lake, log: Log) -> bool:

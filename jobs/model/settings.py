@@ -163,6 +163,13 @@ class AlertSettings(_Section):
         return self
 
 
+class MetricsSettings(_Section):
+    """The port of `strandline run` for Prometheus and for probes. It asks for no password."""
+
+    host: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65535, description="0: any that is free; default: none")
+
+
 class BackupSettings(_Section):
     """Target of `strandline backup` when none is given, and Dagster's schedule of backups."""
 
@@ -205,6 +212,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     functions: FunctionSettings = FunctionSettings()
     alerts: AlertSettings = AlertSettings()
+    metrics: MetricsSettings = MetricsSettings()
     backup: BackupSettings = BackupSettings()
     server: ServerSettings = ServerSettings()
 

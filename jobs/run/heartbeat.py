@@ -117,15 +117,20 @@ def read_beat(lake: Lake, pipeline: str) -> Heartbeat | None:
 
 @contextmanager
 def heartbeat(
-    stream: PipelineStream, mode: Mode, report: Callable[[], tuple[TableReport, ...]], seconds: float = BEAT_SECONDS
+    stream: PipelineStream,
+    mode: Mode,
+    report: Callable[[], tuple[TableReport, ...]],
+    seconds: float = BEAT_SECONDS,
+    told: Callable[[Heartbeat], None] = lambda _beat: None,
 ) -> Iterator[None]:
     """Write heartbeats while the body runs, and one more at its end, with the error that ended it.
 
     Args:
         report: the tables as they stand.
         seconds: between two beats.
+        told: of each beat.
     """
-    heart = _Heart(stream, mode, report)
+    heart = _Heart(stream, mode, report, told)
     over = Event()
     heart.beat()
     thread = Thread(target=heart.go_on, args=(over, seconds), name="heartbeat", daemon=True)
@@ -148,10 +153,16 @@ def heartbeat(
 class _Heart:
     """Writes the beats of one run."""
 
-    def __init__(self, stream: PipelineStream, mode: Mode, report: Callable[[], tuple[TableReport, ...]]) -> None:
+    def __init__(
+        self,
+        stream: PipelineStream,
+        mode: Mode,
+        report: Callable[[], tuple[TableReport, ...]],
+        told: Callable[[Heartbeat], None],
+    ) -> None:
         me = process(os.getpid())
         assert me is not None
-        self._stream, self._report = stream, report
+        self._stream, self._report, self._told = stream, report, told
         self._log = open_log(stream.settings, stream.lake)
         now = now_ms()
         self._last = Heartbeat(stream.pipeline, mode, me, now, now, None, None, 0, {}, {}, ())
@@ -167,6 +178,7 @@ class _Heart:
             lag = self._lag() if error is None else self._last.lag
             self._last = replace(self._now(), lag=lag, ended=ended, error=error)
             self._write(self._last)
+            self._told(self._last)
         except Exception as fault:  # a note must never end the run that it speaks of
             log.warning("a heartbeat could not be written: %s", fault)
 

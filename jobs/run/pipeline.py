@@ -17,6 +17,7 @@ from strandline.jobs.model.definitions import Definition, View
 from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
 from strandline.jobs.model.report import EarlyEvents, MicroBatch, RunReport
 from strandline.jobs.run.heartbeat import heartbeat
+from strandline.jobs.run.observing import observers
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.run.schedule import stages_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.publish.publisher import Published
     from strandline.jobs.run.heartbeat import Mode
+    from strandline.jobs.run.observing import Observers
     from strandline.jobs.run.stream import PipelineStream
     from strandline.state_store.duckdb.engine import DuckDBEngine
 
@@ -68,10 +70,14 @@ def drain(
         RefreshFailed: with `in_driver`, more waits than the driver may take in (`ingest.driver_rows`).
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
-    with opened(settings, name, spark, in_driver=in_driver) as (stream, began):
+    with (
+        observers(settings, name) as watching,
+        opened(settings, name, spark, in_driver=in_driver) as (stream, began),
+        watching.of(stream),
+    ):
         stream.watch = watch or stream.watch
         published = publishing(settings, stream.definitions, _logged, drained=True)
-        with published as unpublished, _heartbeat(stream, "drain", began), _typed_errors():
+        with published as unpublished, _heartbeat(stream, "drain", began, watching), _typed_errors():
             stream.drain(stop, in_driver=in_driver)
         stream.failures |= unpublished
         return _finish(stream, began)
@@ -79,10 +85,14 @@ def drain(
 
 def follow(settings: Settings, name: str, stop: Event, *, watch: Watch | None = None) -> RunReport:
     """Keep a pipeline fresh until `stop` is set. Arguments and errors as of `drain`."""
-    with opened(settings, name, None) as (stream, began):
+    with (
+        observers(settings, name) as watching,
+        opened(settings, name, None) as (stream, began),
+        watching.of(stream),
+    ):
         stream.watch = watch or stream.watch
         published = publishing(settings, stream.definitions, _logged, drained=False)
-        with published, _heartbeat(stream, "continuous", began), _typed_errors():
+        with published, _heartbeat(stream, "continuous", began, watching), _typed_errors():
             stream.follow(stop)
         return _finish(stream, began)
 
@@ -92,8 +102,8 @@ def _logged(done: Published) -> None:
     log.info("topic '%s': version %d, %d records in %.2f s", done.topic, done.version, done.records, done.seconds)
 
 
-def _heartbeat(stream: PipelineStream, mode: Mode, began: float) -> AbstractContextManager[None]:
-    return heartbeat(stream, mode, lambda: report_of(stream, began).tables)
+def _heartbeat(stream: PipelineStream, mode: Mode, began: float, watching: Observers) -> AbstractContextManager[None]:
+    return heartbeat(stream, mode, lambda: report_of(stream, began).tables, told=watching.beat)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.errors import EngineRefused
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import RefreshUnit
+from strandline.state_store.storage.requests import REQUESTS, Requests
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -71,13 +72,14 @@ class RefreshTasks:
         results = tuple(result for each in done for result in each.stages)
         failures = {name: error for each in done for name, error in each.failures.items()}
         held = {name: error for each in done for name, error in each.held.items()}
+        requests = sum((each.requests for each in done), Requests())
         refused = {name for name, error in failures.items() if isinstance(error, EngineRefused)}
         if not refused or self._context.engine != "auto":
-            return Refreshed(results, failures, held)
+            return Refreshed(results, failures, held, requests)
         left = {name: error for name, error in failures.items() if name not in refused}
         by_spark = replace(self._context, duckdb_engine=None, engine="spark")
         rest = refresh_all(by_spark, _behind(self._levels, refused), stopped | left.keys())
-        return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held)
+        return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held, requests)
 
     def warm_up(self) -> None:
         """As many tasks as a refresh has, with nothing to do."""
@@ -105,7 +107,9 @@ def warm_up(spark: SparkSession, context: RunContext, settings: Settings, levels
 def run_task(task: _Task) -> Refreshed:
     """A task, in a worker."""
     context = replace(task.context, duckdb_engine=_duckdb_engine(task.context.writer, task.memory_mb, task.threads))
-    return refresh_all(context, task.levels, task.stopped)
+    before = REQUESTS.so_far()  # a worker does one task at a time
+    done = refresh_all(context, task.levels, task.stopped)
+    return replace(done, requests=REQUESTS.since(before))
 
 
 def groups(levels: Levels, most: int) -> list[Levels]:

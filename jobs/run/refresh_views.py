@@ -26,6 +26,7 @@ from strandline.jobs.run.schedule import gated_in, read_from_outside
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
 from strandline.state_store.failpoints import failpoint
+from strandline.state_store.storage.requests import Requests
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Refreshed:
     """By table: the one that failed, and where views share it also theirs."""
     held: dict[str, ExpectationBroken] = field(default_factory=dict)
     """By table: what is wrong with its head, from which nothing is computed."""
+    requests: Requests = field(default_factory=Requests, compare=False)
+    """To object stores, by processes other than the one that asked for the refresh."""
 
 
 _RACES: Final = (CommitConflict, VectorMismatch)

@@ -34,6 +34,7 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
+from strandline.jobs.run.observing import Round, unobserved
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
+    from strandline.jobs.run.refresh_views import Refreshed
     from strandline.jobs.run.session import Session
     from strandline.state_store.errors import StrandlineError
     from strandline.state_store.layout import Lake
@@ -134,6 +136,8 @@ class PipelineStream:
     """{topic: its id} from the start of the query on: what its commits name."""
     watch: Callable[[MicroBatch], None] = logged
     """Told of each micro-batch when it is committed and its views are fresh."""
+    observer: Callable[[Round], None] = unobserved
+    """Told of each round, also of one without a micro-batch. It must not raise."""
     _tasks: RefreshTasks | None = None
     """Of the present definitions; None until their first refresh in tasks."""
     _by_driver: bool = False
@@ -234,6 +238,11 @@ class PipelineStream:
 
         A definition that is to take a view's place takes it first.
         """
+        at, began = time.time(), time.monotonic()
+        done = self._refreshed()
+        self.observer(Round(self.pipeline, at, time.monotonic() - began, done))
+
+    def _refreshed(self) -> Refreshed:
         self.lock.check()
         began = now_ms()
         self.take_replacements()
@@ -250,6 +259,7 @@ class PipelineStream:
             log.error("%s", done.held[table])
         self.held = done.held
         self.refreshed = (began, now_ms())
+        return done
 
     def _in_tasks(self) -> RefreshTasks:
         if self._tasks is None:
@@ -290,16 +300,18 @@ class PipelineStream:
 
     def _take_in(self, ingest: Ingest) -> None:
         self.lock.check()
-        began = time.monotonic()
+        at, began = time.time(), time.monotonic()
         taken = ingest(Target.of_all(self.sources, self.lake, self.context.writer, self.topic_ids))
         if not taken:
             return  # Spark hands over an empty micro-batch when a run starts with nothing new
         seconds = time.monotonic() - began
         for commit in taken:
             self.tallies.add(commit.table, commit.rows, 0, seconds)
-        self.refresh()
+        done = self._refreshed()
         self.micro_batches += 1
-        self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), time.monotonic() - began))
+        whole = time.monotonic() - began
+        self.observer(Round(self.pipeline, at, whole, done, self.micro_batches, tuple(taken), seconds))
+        self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), whole))
 
     def _followed(self, stop: Event) -> StreamingQuery | None:
         """The query that goes on, None after a stop; until it is at work the driver takes in what comes, if small."""

@@ -30,6 +30,7 @@ from strandline.state_store.errors import (
     StrandlineError,
 )
 from strandline.state_store.paths import checked_folder, checked_key, hidden, joined
+from strandline.state_store.storage.requests import REQUESTS
 from strandline.state_store.storage_verbs import Entry, Storage
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ _RIGHTS = "check the access key, its rights on the bucket, and the region"
 
 
 @contextmanager
-def typed(url: str) -> Iterator[None]:
-    """Raise an error of obstore inside the block as one of the store's.
+def request(verb: str, url: str) -> Iterator[None]:
+    """Count the block as one request, and raise an error of obstore in it as one of the store's.
 
     Args:
+        verb: what is asked: get, head, put, delete or list.
         url: the object or folder, for the message.
 
     Raises:
@@ -70,8 +72,11 @@ def typed(url: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, BaseError) as error:
+        own = _own(error, url)
+        REQUESTS.count(verb, own.code)
         # Not `from error`: its text would be printed with the traceback.
-        raise _own(error, url) from None
+        raise own from None
+    REQUESTS.count(verb, "ok")
 
 
 def status_of(error: Exception) -> int | None:
@@ -138,14 +143,14 @@ class ObjectStorage(Storage):
         return f"ObjectStorage('{self._url}')"
 
     def get(self, key: str) -> bytes:
-        with typed(self._object(key)):
+        with request("get", self._object(key)):
             return bytes(obstore.get(self._store, key).bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         if length == 0:
             self.size(key)  # a range of nothing is no request, but a missing object is missing all the same
             return b""
-        with typed(self._object(key)):
+        with request("get", self._object(key)):
             try:
                 return bytes(obstore.get_range(self._store, key, start=start, length=length))
             except GenericError as error:
@@ -154,12 +159,12 @@ class ObjectStorage(Storage):
                 raise
 
     def get_with_etag(self, key: str) -> tuple[bytes, str]:
-        with typed(self._object(key)):
+        with request("get", self._object(key)):
             found = obstore.get(self._store, key)
             return bytes(found.bytes()), _etag(found.meta)
 
     def size(self, key: str) -> int:
-        with typed(self._object(key)):
+        with request("head", self._object(key)):
             return obstore.head(self._store, key)["size"]
 
     def exists(self, key: str) -> bool:
@@ -173,7 +178,7 @@ class ObjectStorage(Storage):
         return self._put(key, data, "create") is not None
 
     def replace(self, key: str, data: bytes) -> None:
-        with typed(self._object(key)):
+        with request("put", self._object(key)):
             obstore.put(self._store, key, data)
 
     def update(self, key: str, data: bytes, expected_etag: str | None) -> str | None:
@@ -184,14 +189,14 @@ class ObjectStorage(Storage):
 
     def delete(self, key: str) -> None:
         try:
-            with typed(self._object(key)):
+            with request("delete", self._object(key)):
                 obstore.delete(self._store, key)
         except ObjectMissing:  # Google and Azure say so, S3 does not
             return
 
     def list(self, folder: str, after: str | None = None, *, recursive: bool = False) -> Iterator[str]:
         folder = checked_folder(folder)
-        with typed(self.url(folder)):
+        with request("list", self.url(folder)):
             if recursive:
                 found = [*_keys(self._store, folder, after)]
             elif after is None:
@@ -203,7 +208,7 @@ class ObjectStorage(Storage):
 
     def entries(self, folder: str) -> Iterator[Entry]:
         folder = checked_folder(folder)
-        with typed(self.url(folder)):
+        with request("list", self.url(folder)):
             found = [each for page in obstore.list(self._store, folder, chunk_size=_PAGE) for each in page]
         for each in sorted(found, key=lambda each: each["path"]):
             if not hidden(each["path"]):
@@ -211,7 +216,7 @@ class ObjectStorage(Storage):
 
     def folders(self, folder: str) -> Iterator[str]:
         folder = checked_folder(folder)
-        with typed(self.url(folder)):
+        with request("list", self.url(folder)):
             found = obstore.list_with_delimiter(self._store, folder)["common_prefixes"]
         return (key for key in sorted(found) if not hidden(key))
 
@@ -230,7 +235,7 @@ class ObjectStorage(Storage):
     def _put(self, key: str, data: bytes, mode: PutMode) -> str | None:
         """Put on a condition; the new etag, or None when another writer's object is there."""
         mark = uuid4().hex
-        with typed(self._object(key)):
+        with request("put", self._object(key)):
             try:
                 return _etag(obstore.put(self._store, key, data, mode=mode, attributes={_MARK: mark}))
             except (AlreadyExistsError, PreconditionError):

@@ -54,6 +54,8 @@ class StageResult:
         inserted, deleted: visible rows inserted and retracted.
         version: of the commit that was made; None when there was none.
         seconds: wall clock.
+        began: seconds since the epoch, by the clock of the process that did it.
+        planned_seconds: of `seconds`, until it was known what to take in.
     """
 
     table: str
@@ -65,6 +67,8 @@ class StageResult:
     deleted: int = 0
     version: int | None = None
     seconds: float = field(default=0.0, compare=False)
+    began: float = field(default=0.0, compare=False)
+    planned_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -64,13 +64,16 @@ def refresh_stage(
         VectorMismatch, CommitConflict: another writer was faster; plan again.
         VersionGone: an input's history no longer reaches back to the recorded version.
     """
-    began = time.monotonic()
+    at, began = time.time(), time.monotonic()
     result = missing_input(stage, heads)
+    planned_at = time.monotonic()
     if result is None:
         head = _ensured(context, heads, stage, owner)
         epoch = planned(context, stage, owner, head, spans_of(stage, owner, heads, head, upto or {}), refresh)
+        planned_at = time.monotonic()
         result = epoch if isinstance(epoch, StageResult) else _run(context, heads, epoch)
-    return replace(result, seconds=time.monotonic() - began)
+    seconds, planned_seconds = time.monotonic() - began, planned_at - began
+    return replace(result, seconds=seconds, began=at, planned_seconds=planned_seconds)
 
 
 def refresh_decided(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.ingest.lag import waiting_since
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.options import Ownership
@@ -78,7 +78,8 @@ class Waiting:
 
     def _moments(self, definition: Definition) -> Iterator[int]:
         if isinstance(definition, Source):
-            yield from self._events(definition)
+            waiting = waiting_since(definition, self._lake, self._log)
+            yield from () if waiting is None else (waiting,)
         for each, table, seen, until in self._read(definition.name):
             first = self._first_change(*self._after(table, seen, until))
             yield from () if first is None else (first,)
@@ -148,14 +149,3 @@ class Waiting:
         """The time of the first of these commits that changes rows."""
         commits = (delta_log.read_commit(self._lake.table(table), each) for each in versions)
         return next((commit.timestamp for commit in commits if commit.changes_rows), None)
-
-    def _events(self, source: Source) -> Iterator[int]:
-        """The time of the oldest record of each partition that is not in the event log."""
-        if not self._log.exists(source.topic):
-            return
-        committed = {source.name: committed_offsets(source, self._lake)}
-        ends = self._log.end_offsets(source.topic)
-        for partition, offset in start_offsets([source], committed, self._log)[source.topic].items():
-            if offset < ends[int(partition)]:
-                for records in self._log.read(source.topic, int(partition), offset, offset + 1):
-                    yield from (moment for moment in records.timestamps[:1] if moment >= 0)

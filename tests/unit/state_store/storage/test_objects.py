@@ -10,7 +10,7 @@ import pytest
 from obstore.exceptions import BaseError, GenericError, PermissionDeniedError
 
 from strandline.state_store.errors import Action, SettingsError, StorageDenied, StorageUnavailable, StrandlineError
-from strandline.state_store.storage.objects import typed
+from strandline.state_store.storage.objects import request
 from strandline.state_store.storage.open import open_storage
 from tests.support.s3_server import S3Server
 from tests.unit.state_store.storage.places import Place
@@ -92,6 +92,6 @@ def test_an_answer_is_told_by_its_code_and_nothing_else(
     error: BaseError, expected: type[StrandlineError], said: str
 ) -> None:
     """S3 quotes the signed request, session token and all, when a signature is wrong."""
-    with pytest.raises(expected, match=said) as caught, typed("s3://bucket/lake"):
+    with pytest.raises(expected, match=said) as caught, request("get", "s3://bucket/lake"):
         raise error
     assert "canary" not in "".join(traceback.format_exception(caught.value))
