@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from strandline.jobs.catalog.column_lineage import Origin, column_origins
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
@@ -27,12 +28,10 @@ from strandline.jobs.publish.declared import published
 from strandline.orchestration.changelog_topics import changelog_topic
 from strandline.orchestration.metadata import (
     COLUMN_SCHEMA,
-    Origin,
     column_lineage,
     column_schema,
     copied,
     described,
-    lineage,
     schema_of,
     served,
 )
@@ -245,7 +244,7 @@ class Translator:
         if self._plan_of is None:
             return {}
         try:
-            origins = lineage(self._plan_of(view))
+            origins = column_origins(self._plan_of(view))
         except SqlError:
             return {}  # a change of an input has stopped the view: its run says why
         named = {column: [self._read(origin) for origin in found] for column, found in origins.items()}

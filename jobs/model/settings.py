@@ -56,6 +56,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _http(value: str | None) -> str | None:
+    if value is not None and not value.startswith(("https://", "http://")):
+        raise ValueError("the address begins with https:// or http://")
+    return value
+
+
 class KafkaSettings(_Section):
     """Connection to the brokers. Without `bootstrap_servers` the local log is used."""
 
@@ -170,6 +176,32 @@ class MetricsSettings(_Section):
     port: int | None = Field(default=None, ge=0, le=65535, description="0: any that is free; default: none")
 
 
+class TracingSettings(_Section):
+    """The collector of OpenTelemetry that runs send their spans to."""
+
+    endpoint: str | None = Field(default=None, description="of OTLP over HTTP, without /v1/traces")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _over_http(cls, value: str | None) -> str | None:
+        return _http(value)
+
+
+class OpenLineageSettings(_Section):
+    """The catalog that runs tell by OpenLineage what they read and write."""
+
+    url: str | None = None
+    api_key: SecretStr | None = None
+    namespace: str = Field(default="strandline", min_length=1, description="of the jobs")
+    # A catalog keeps every event: an epoch a second of ten tables is a million a day.
+    seconds: float = Field(default=60.0, ge=0, description="between two events of a table; 0: each epoch")
+
+    @field_validator("url")
+    @classmethod
+    def _over_http(cls, value: str | None) -> str | None:
+        return _http(value)
+
+
 class BackupSettings(_Section):
     """Target of `strandline backup` when none is given, and Dagster's schedule of backups."""
 
@@ -187,9 +219,7 @@ class ServerSettings(_Section):
     @field_validator("url", "dynamodb_endpoint")
     @classmethod
     def _over_http(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("https://", "http://")):
-            raise ValueError("the address begins with https:// or http://")
-        return value
+        return _http(value)
 
 
 class Settings(BaseSettings):
@@ -213,6 +243,8 @@ class Settings(BaseSettings):
     functions: FunctionSettings = FunctionSettings()
     alerts: AlertSettings = AlertSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
+    openlineage: OpenLineageSettings = OpenLineageSettings()
     backup: BackupSettings = BackupSettings()
     server: ServerSettings = ServerSettings()
 

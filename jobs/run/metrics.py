@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.settings import MetricsSettings
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.jobs.run.observing import Round
+    from strandline.jobs.run.round import Round
     from strandline.jobs.run.stream import PipelineStream
 
 log = logging.getLogger("strandline")
@@ -86,8 +86,9 @@ class PipelineMetrics:
         self._topics = open_log(stream.settings, stream.lake)
         self._stream = stream
 
-    def ended(self) -> None:
+    def ended(self, error: BaseException | None) -> None:
         """The run is over."""
+        del error
         self._stream = None
 
     def round(self, done: Round) -> None:

@@ -1,7 +1,7 @@
 """What a run tells those who observe it: its rounds, and its heartbeats.
 
     stream ── each round ──────┐
-                               ├─> observers: metrics, as the settings ask for
+                               ├─> observers: metrics, traces, lineage, as the settings ask for
     heartbeat ── each beat ────┘
 
 An observer never holds up or ends a run: what it raises is logged and no more. Its libraries are loaded only when the
@@ -12,44 +12,19 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from strandline.state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from strandline.jobs.ingest.event_logs import Ingested
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.jobs.run.refresh_views import Refreshed
+    from strandline.jobs.run.round import Round
     from strandline.jobs.run.stream import PipelineStream
 
 log = logging.getLogger("strandline")
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round of a run: a micro-batch that is taken in, if there is one, and the refresh of all views after it.
-
-    Attributes:
-        began: seconds since the epoch.
-        seconds: wall clock of the round.
-        micro_batch: its number in the run, from 1; None of a refresh without one.
-        taken: the commits of its events, and of those that could not be decoded.
-        ingest_seconds: of `seconds`, until the last of those commits.
-    """
-
-    pipeline: str
-    began: float
-    seconds: float
-    refreshed: Refreshed
-    micro_batch: int | None = None
-    taken: tuple[Ingested, ...] = ()
-    ingest_seconds: float = 0.0
-
-
-def unobserved(_round: Round) -> None:
-    """Do nothing."""
 
 
 class Observer(Protocol):
@@ -64,8 +39,8 @@ class Observer(Protocol):
     def beat(self, beat: Heartbeat) -> None:
         """A heartbeat was made. In the thread of the heartbeats."""
 
-    def ended(self) -> None:
-        """The run is over, and its lock is given back."""
+    def ended(self, error: BaseException | None) -> None:
+        """The run is over, by that error if there is one."""
 
 
 class Observers:
@@ -79,10 +54,15 @@ class Observers:
         """Observe the rounds of this stream while the body runs."""
         self._tell(lambda each: each.begun(stream))
         stream.observer = lambda done: self._tell(lambda each: each.round(done))
+        error: BaseException | None = None
         try:
             yield
+        except BaseException as fault:
+            error = fault
+            raise
         finally:
-            self._tell(lambda each: each.ended())
+            ended_by = error
+            self._tell(lambda each: each.ended(ended_by))
 
     def beat(self, beat: Heartbeat) -> None:
         """A heartbeat was made."""
@@ -98,7 +78,11 @@ class Observers:
 
 @contextmanager
 def observers(settings: Settings, pipeline: str) -> Iterator[Observers]:
-    """The observers that the settings ask for, while the body runs."""
+    """The observers that the settings ask for, while the body runs.
+
+    Raises:
+        SettingsError: they ask for one whose libraries are not installed.
+    """
     found: list[Observer] = []
     with ExitStack() as opened:
         if settings.metrics.port is not None:
@@ -107,4 +91,24 @@ def observers(settings: Settings, pipeline: str) -> Iterator[Observers]:
             metrics = PipelineMetrics(pipeline)
             opened.enter_context(answering(settings.metrics, metrics))
             found.append(metrics)
+        if settings.tracing.endpoint is not None:
+            with _installed("tracing.endpoint", "otel"):
+                from strandline.jobs.run.tracing import tracing
+            found.append(opened.enter_context(tracing(settings.tracing, pipeline)))
+        if settings.openlineage.url is not None:
+            with _installed("openlineage.url", "openlineage"):
+                from strandline.jobs.run.open_lineage import lineage_events
+            found.append(opened.enter_context(lineage_events(settings.openlineage, pipeline)))
         yield Observers(found)
+
+
+@contextmanager
+def _installed(setting: str, extra: str) -> Iterator[None]:
+    """Import in the body what an extra brings. Raises SettingsError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"setting '{setting}' needs '{error.name}', which is not installed",
+            hint=f"type: pip install 'strandline[{extra}]', or unset it",
+        ) from error

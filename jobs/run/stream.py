@@ -34,9 +34,9 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
-from strandline.jobs.run.observing import Round, unobserved
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.round import Round, unobserved
 from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,3 +167,16 @@ def test_requests_are_counted_by_verb_and_outcome() -> None:
         ("list", "ok"): 1,
         ("head", "store.object_missing"): 1,
     }
+
+
+def test_a_run_loads_only_what_is_asked_for(tmp_path: Path) -> None:
+    code = (
+        "import sys, strandline.jobs.run.pipeline, strandline.jobs.run.stream;"
+        "from strandline.jobs.model.settings import load_settings;"
+        "from strandline.jobs.run.observing import observers;"
+        f"opened = observers(load_settings(lake={str(tmp_path)!r}), 'shop');"
+        "opened.__enter__();"
+        "print({'prometheus_client', 'opentelemetry.sdk', 'openlineage', 'http.server'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

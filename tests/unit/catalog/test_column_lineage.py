@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.column_lineage import Origin, column_origins
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.from_text import parse_query
-from strandline.orchestration.metadata import Origin, lineage
 from strandline.state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 
@@ -61,9 +61,9 @@ def test_an_output_column_is_traced_to_the_columns_its_value_is_made_of(
     sql: str, expected: dict[str, set[str]], shared: bool, catalog: Catalog
 ) -> None:
     made = plan_of_query("v", read_query(parse_query(sql), catalog), state="shared" if shared else "full")
-    assert {name: {f"{o.input}.{o.column}" for o in found} for name, found in lineage(made).items()} == expected
+    assert {name: {f"{o.input}.{o.column}" for o in found} for name, found in column_origins(made).items()} == expected
 
 
 def test_origins_are_sorted_and_there_once(catalog: Catalog) -> None:
     made = plan_of_query("v", read_query(parse_query("SELECT value + sensor + value AS x FROM r"), catalog))
-    assert lineage(made) == {"x": (Origin("r", "sensor"), Origin("r", "value"))}
+    assert column_origins(made) == {"x": (Origin("r", "sensor"), Origin("r", "value"))}
