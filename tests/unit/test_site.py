@@ -60,3 +60,10 @@ def test_a_list_is_one_in_both_renderers(page: str) -> None:
     ]
     nested = [line for line in lines if re.match(r" {1,3}(?:[-*] |\d+\. |\| |```)", line)]
     assert (ran_on, nested) == ([], [])
+
+
+def test_the_page_for_programs_links_to_pages_that_there_are() -> None:
+    text = (ROOT / "docs" / "llms.txt").read_text()
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) > 20
+    assert [link for link in links if link not in PAGES] == []
