@@ -1,9 +1,12 @@
-"""The alert sensor: what an operator must hear of goes to the log and to a webhook, once when it begins and once when
-it is over.
+"""The alert sensor: what an operator must hear of goes to the log and to a webhook, once when it begins, once when
+somebody takes care of it, and once when it is over.
 
     the lake's watch (runs, views, leases) ─┐
-                                            ├─> begun and over since the last tick ──> log, webhook (`webhooks`)
-    Dagster's failed checks ────────────────┘                                          cursor: what fires, since when
+    Dagster's failed checks ────────────────┼─> what has changed since the last tick ──> log, webhook
+    acknowledgements in the lake ───────────┘                                            cursor: what fires, since when
+
+    firing ──acknowledged──> acknowledged ──> over        an acknowledgement whose time is up: it begins anew
+       └──────────────────────────────────────^
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
@@ -12,8 +15,9 @@ import json
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import dagster as dg
@@ -22,8 +26,10 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from strandline.jobs.model.options import Severity
 from strandline.jobs.model.settings import AlertSettings, Settings
+from strandline.jobs.operate.acknowledged import Acknowledgement, acknowledgements, forget
 from strandline.jobs.operate.watch import Alert, alerts
 from strandline.state_store.delta.log import now_ms
+from strandline.state_store.layout import Lake
 
 log = logging.getLogger("strandline.alerts")
 
@@ -45,11 +51,13 @@ def alert_sensor(settings: Settings) -> dg.SensorDefinition:
         checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def is not None else ()
         now = now_ms()
         found = [*alerts(settings, now), *failed_checks(context.instance, sorted(checks))]
-        news = known.news(found, now)
+        lake = Lake(settings.lake)
+        news = known.news(found, now, acknowledgements(lake, now))
         for line in news.lines():
             context.log.warning(line)
             log.warning(line)
         send(settings.alerts, news, str(settings.lake), now)
+        forget(lake, (each.identity for each in news.over))
         # After the webhook: what could not be sent is news at the next tick again.
         context.update_cursor(Known.of(news).as_text())
         return dg.SkipReason("; ".join(news.lines()) or f"{len(found)} alerts, none of them new")
@@ -58,16 +66,31 @@ def alert_sensor(settings: Settings) -> dg.SensorDefinition:
 
 
 @dataclass(frozen=True)
-class Known:
-    """The alerts that fire, each with the moment when it began, in milliseconds since the epoch. One fires from the
-    tick that finds it to the first that does not, and is told once at either end."""
+class Firing:
+    """An alert that fires.
 
-    firing: tuple[tuple[Alert, int], ...] = ()
+    Attributes:
+        since: the moment when it began, in milliseconds since the epoch.
+        taken: that somebody takes care of it, and who; empty while nobody does.
+    """
+
+    alert: Alert
+    since: int
+    taken: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The alerts that fire. One fires from the tick that finds it to the first that does not, and is told once at
+    either end, and once when somebody takes care of it."""
+
+    firing: tuple[Firing, ...] = ()
 
     @classmethod
     def read(cls, cursor: str | None) -> "Known":
         """What the tick before has noted; nothing at the first."""
-        return cls(tuple((Alert(**each["alert"]), each["since"]) for each in json.loads(cursor or "[]")))
+        found = json.loads(cursor or "[]")
+        return cls(tuple(Firing(Alert(**each["alert"]), each["since"], each.get("taken", "")) for each in found))
 
     @classmethod
     def of(cls, news: "News") -> "Known":
@@ -76,17 +99,36 @@ class Known:
 
     def as_text(self) -> str:
         """The note for the next tick."""
-        return json.dumps([{"alert": each.as_json(), "since": since} for each, since in self.firing])
+        return json.dumps([{**asdict(each), "alert": each.alert.as_json()} for each in self.firing])
 
-    def news(self, found: Sequence[Alert], now_ms: int) -> "News":
-        """The news of a tick that found these alerts."""
+    def news(
+        self,
+        found: Sequence[Alert],
+        now_ms: int,
+        taken: Mapping[str, Acknowledgement] = MappingProxyType({}),
+    ) -> "News":
+        """The news of a tick that found these alerts.
+
+        Args:
+            taken: {identity: who takes care of it}; forgotten when the alert is over, so that it is of this one.
+        """
         first: dict[str, Alert] = {}
         for each in found:
             first.setdefault(each.identity, each)
-        since = {each.identity: began for each, began in self.firing}
-        firing = tuple((each, since.get(identity, now_ms)) for identity, each in first.items())
-        begun = tuple(each for identity, each in first.items() if identity not in since)
-        return News(begun, tuple(each for each, _ in self.firing if each.identity not in first), firing)
+        before = {each.alert.identity: each for each in self.firing}
+        firing = []
+        for identity, alert in first.items():
+            since = before[identity].since if identity in before else now_ms
+            who = taken.get(identity)
+            firing.append(Firing(alert, since, str(who) if who is not None else ""))
+        was = {identity: each.taken for identity, each in before.items()}
+        return News(
+            # Also one that nobody takes care of any more: its acknowledgement has ended before it was over.
+            tuple(e.alert for e in firing if not e.taken and was.get(e.alert.identity, "new")),
+            tuple(each.alert for identity, each in before.items() if identity not in first),
+            tuple(firing),
+            tuple(e for e in firing if e.taken and e.taken != was.get(e.alert.identity)),
+        )
 
 
 def failed_checks(instance: DagsterInstance, keys: Sequence[dg.AssetCheckKey]) -> list[Alert]:
@@ -122,7 +164,7 @@ def _last_evaluation(instance: DagsterInstance, key: dg.AssetCheckKey) -> dg.Ass
 # | --- | --- |
 # | `json` | one for news: `text` for people, `begun` and `over` for programs |
 # | `slack` | one for news, with its `text` (Slack, Mattermost, Rocket.Chat) |
-# | `pagerduty` | one for each alert that begins or is over: Events API v2, deduplicated by the alert's identity |
+# | `pagerduty` | one for each alert that begins, is taken or is over: Events API v2, deduplicated by its identity |
 # | `alertmanager` | one at every tick with all that fire: Alertmanager takes an alert that is not told again for over |
 
 _ANSWERS_WITHIN_SECONDS: Final = 10.0
@@ -136,22 +178,25 @@ class News:
     """The alerts at a tick.
 
     Attributes:
-        begun: those that were not there at the tick before.
+        begun: those that were not there at the tick before, or that nobody takes care of any more.
         over: those of the tick before that are not there any more.
-        firing: {alert: when it began, in milliseconds since the epoch}, of all that are there, with those that began.
+        firing: all that are there, with those that began.
+        taken: those that somebody takes care of since.
     """
 
     begun: tuple[Alert, ...]
     over: tuple[Alert, ...]
-    firing: tuple[tuple[Alert, int], ...] = ()
+    firing: tuple[Firing, ...] = ()
+    taken: tuple[Firing, ...] = ()
 
     def lines(self) -> list[str]:
-        """What began and what is over, as people read it."""
+        """What began, was taken and is over, as people read it."""
         begun = [
             f"{a.identity}: {a.what}{f' ({a.hint})' if a.hint else ''}{f' [{a.owner}]' if a.owner else ''}"
             for a in self.begun
         ]
-        return [*begun, *(f"{each.identity}: over" for each in self.over)]
+        taken = (f"{each.alert.identity}: {each.taken}" for each in self.taken)
+        return [*begun, *taken, *(f"{each.identity}: over" for each in self.over)]
 
 
 def send(settings: AlertSettings, news: News, lake: str, now_ms: int) -> None:
@@ -168,11 +213,12 @@ def send(settings: AlertSettings, news: News, lake: str, now_ms: int) -> None:
 
 def bodies(settings: AlertSettings, news: News, lake: str, now_ms: int) -> Iterator[object]:
     """The bodies of the requests, in order."""
-    is_news = bool(news.begun or news.over)
+    is_news = bool(news.begun or news.over or news.taken)
     match settings.webhook_form:
         case "json" if is_news:
             begun, over = [each.as_json() for each in news.begun], [each.identity for each in news.over]
-            yield {"text": "\n".join(news.lines()), "begun": begun, "over": over}
+            taken = {each.alert.identity: each.taken for each in news.taken}
+            yield {"text": "\n".join(news.lines()), "begun": begun, "acknowledged": taken, "over": over}
         case "slack" if is_news:
             yield {"text": "\n".join(news.lines())}
         case "pagerduty":
@@ -193,6 +239,8 @@ def _for_pagerduty(key: str, news: News, lake: str) -> Iterator[dict[str, Any]]:
             "custom_details": {"hint": each.hint, "owner": each.owner},
         }
         yield {"routing_key": key, "event_action": "trigger", "dedup_key": _dedup(each, lake), "payload": payload}
+    for taken in news.taken:
+        yield {"routing_key": key, "event_action": "acknowledge", "dedup_key": _dedup(taken.alert, lake)}
     for each in news.over:
         yield {"routing_key": key, "event_action": "resolve", "dedup_key": _dedup(each, lake)}
 
@@ -201,9 +249,10 @@ def _dedup(alert: Alert, lake: str) -> str:
     return f"{lake} {alert.identity}"
 
 
-def _firing(firing: Sequence[tuple[Alert, int]], lake: str, now_ms: int) -> Iterator[dict[str, Any]]:
-    for each, since in firing:
-        yield {**_labelled(each, lake), "startsAt": _at(since), "endsAt": _at(now_ms + _TOLD_AGAIN_SECONDS * 1000)}
+def _firing(firing: Sequence[Firing], lake: str, now_ms: int) -> Iterator[dict[str, Any]]:
+    ends = _at(now_ms + _TOLD_AGAIN_SECONDS * 1000)
+    for each in firing:
+        yield {**_labelled(each.alert, lake, each.taken), "startsAt": _at(each.since), "endsAt": ends}
 
 
 def _resolved(over: Sequence[Alert], lake: str, now_ms: int) -> Iterator[dict[str, Any]]:
@@ -211,7 +260,7 @@ def _resolved(over: Sequence[Alert], lake: str, now_ms: int) -> Iterator[dict[st
         yield {**_labelled(each, lake), "endsAt": _at(now_ms)}
 
 
-def _labelled(alert: Alert, lake: str) -> dict[str, Any]:
+def _labelled(alert: Alert, lake: str, taken: str = "") -> dict[str, Any]:
     """Labels are an alert's identity for Alertmanager, so nothing that changes while it fires is among them."""
     labels = {
         "alertname": f"strandline_{alert.kind}",
@@ -220,7 +269,8 @@ def _labelled(alert: Alert, lake: str) -> dict[str, Any]:
         "owner": alert.owner,
         "lake": lake,
     }
-    annotations = {"summary": alert.what, "hint": alert.hint}
+    # Alertmanager has no such state: who is to be spared makes a silence there.
+    annotations = {"summary": alert.what, "hint": alert.hint, "acknowledged": taken}
     return {"labels": labels, "annotations": annotations}
 
 

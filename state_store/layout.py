@@ -89,6 +89,10 @@ class Lake:
     def drills(self) -> LakePath:
         return self.root / "drills"
 
+    @property
+    def acknowledged(self) -> LakePath:
+        return self.root / "acknowledged"
+
     def table(self, name: str) -> LakePath:
         """The folder of a table. On an object store it has no `%`, which delta-rs and Spark would decode or encode."""
         safe = safe_name(dict(self.stand_ins).get(name, name))

@@ -30,7 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row
 
 def add_operations(app: typer.Typer) -> None:
     """Add the commands to the command `strandline`."""
-    for command in (compact, backfill, backup, restore, drill, rebuild, compare_state):
+    for command in (compact, backfill, backup, restore, drill, rebuild, compare_state, acknowledge):
         app.command()(command)
 
 
@@ -261,6 +261,35 @@ def compare_state(
         show_json(done.as_json()) if json else print(done)
         if not done.equal:
             raise typer.Exit(BROKEN)
+
+
+def acknowledge(
+    alert: Annotated[str, typer.Argument(metavar="ALERT", help="its kind, as `strandline status` shows it")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="what it is about")],
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="who takes care of it; default: you")] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="what they are at")] = "",
+    hours: Annotated[float, typer.Option(min=0.01, help="it is told again after so long, unless it is over")] = 24,
+) -> None:
+    """Say that somebody takes care of an alert, to all that hear of alerts; it is over by itself."""
+    with exit_codes():
+        from getpass import getuser
+
+        from strandline.jobs.model.errors import UnknownName
+        from strandline.jobs.operate.acknowledged import acknowledge as take
+        from strandline.jobs.operate.watch import alerts
+        from strandline.state_store.delta.log import now_ms
+        from strandline.state_store.layout import Lake, check_lake
+
+        settings = load_settings()
+        lake = Lake(settings.lake)
+        check_lake(lake)
+        identity = f"{alert} {subject if alert == 'check' else name_map_in(settings).stored(subject)}"
+        # Failed checks are Dagster's, and the lake does not know them.
+        firing = [each.identity for each in alerts(settings, now_ms())]
+        if alert != "check" and identity not in firing:
+            raise UnknownName.among("alert that fires", identity, firing)
+        take(lake, identity, by or getuser(), now_ms(), note, hours)
+        say(f"{alert} {subject}: acknowledged for {hours:g} h; the webhook hears of it within half a minute")
 
 
 def _show_rebuilt(done: Rebuilt, name_map: NameMap, named: Set[str], *, json: bool) -> None:

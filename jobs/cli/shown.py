@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.output import Output, say, show_json
+from strandline.jobs.operate.acknowledged import acknowledgements
 from strandline.jobs.operate.maintenance.plan import log_costs
 from strandline.jobs.operate.verify.findings import Check, counted
 from strandline.jobs.operate.watch import alerts
@@ -186,7 +187,7 @@ def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
 
 _LOG = ("log", "rows", "bytes", "oldest_event", "gone")
 _RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
-_ALERT = ("alert", "subject", "found", "hint")
+_ALERT = ("alert", "subject", "severity", "owner", "state", "found", "hint")
 
 
 def show_logs(settings: Settings, *, json: bool) -> None:
@@ -205,9 +206,16 @@ def show_runs(settings: Settings, *, json: bool) -> None:
     beats = [beat for name in Catalog(lake).pipelines() if (beat := read_beat(lake, name)) is not None]
     if beats:
         Output(json).write(Rows(_RUN, [_run(beat, now) for beat in beats]))
-    found = localized(alerts(settings, now), name_map_in(settings), "subject", "what", "hint")
+    found = alerts(settings, now)
     if found:
-        Output(json).write(Rows(_ALERT, [(each.kind, each.subject, each.what, each.hint) for each in found]))
+        taken = acknowledgements(lake, now)
+        states = [str(taken.get(each.identity, "firing")) for each in found]
+        shown = localized(found, name_map_in(settings), "subject", "what", "hint")
+        rows = [
+            (each.kind, each.subject, each.severity, each.owner, state, each.what, each.hint)
+            for each, state in zip(shown, states, strict=True)
+        ]
+        Output(json).write(Rows(_ALERT, rows))
 
 
 def _run(beat: Heartbeat, now: int) -> tuple[str | float | int | None, ...]:

@@ -134,3 +134,20 @@ def test_a_drill_of_a_lake_that_may_only_be_read_has_its_result(
     code, out, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
     assert (code, json.loads(out)["passed"]) == (0, True)
     assert "is not kept in the lake: 'drills' may not be written by this user" in err
+
+
+def test_an_alert_is_acknowledged_by_its_kind_and_subject(
+    made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.state_store.leases._LEASE_MS", 60_000)
+    ReaderLease(made.lake.table("totals"), "slow").publish(1)
+    rows = [json.loads(line) for line in invoke("status", "--json")[1].splitlines()]
+    [alert] = [each for each in rows if "alert" in each]
+    assert (alert["alert"], alert["state"], alert["severity"]) == ("lease", "firing", "warn")
+    code, _, err = invoke("acknowledge", "lease", alert["subject"], "--by", "ana", "--note", "it is on holiday")
+    assert (code, "acknowledged for 24 h" in err) == (0, True)
+    rows = [json.loads(line) for line in invoke("status", "--json")[1].splitlines()]
+    [alert] = [each for each in rows if "alert" in each]
+    assert alert["state"] == "acknowledged by ana: it is on holiday"
+    code, _, err = invoke("acknowledge", "lease", "nobody of totals")
+    assert (code, "lease slow of totals" in err) == (2, True)

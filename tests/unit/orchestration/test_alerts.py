@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 from pydantic import ValidationError
 
 from strandline.jobs.model.settings import AlertSettings, Settings
+from strandline.jobs.operate.acknowledged import Acknowledgement, acknowledge, acknowledgements, forget
 from strandline.jobs.operate.watch import Alert
 from strandline.orchestration import alerts as module
-from strandline.orchestration.alerts import Known, News, alert_sensor, failed_checks, send
+from strandline.orchestration.alerts import Firing, Known, News, alert_sensor, failed_checks, send
+from strandline.state_store.delta.log import now_ms
+from strandline.state_store.layout import Lake
 
 STALE = Alert("stale", "locations", "staler than its 5 s", "is 'packages' running?")
 SILENT = Alert("silent", "packages", "process 7 gives no heartbeat", owner="team:parcels")
@@ -24,10 +28,40 @@ LEASE = Alert("lease", "r of t", "its lease has ended", severity="warn")
 
 def test_only_what_is_new_and_what_is_gone_is_news() -> None:
     assert Known().news([STALE, SILENT, STALE], 7).begun == (STALE, SILENT)
-    known = Known(((STALE, 3), (LEASE, 4)))
-    assert known.news([STALE, SILENT], 7) == News((SILENT,), (LEASE,), ((STALE, 3), (SILENT, 7)))
-    assert Known(((STALE, 3),)).news([STALE], 7).lines() == []
+    known = Known((Firing(STALE, 3, "acknowledged by ana"), Firing(LEASE, 4)))
+    assert known.news([STALE, SILENT], 7, {STALE.identity: taken(STALE)}) == News(
+        (SILENT,), (LEASE,), (Firing(STALE, 3, "acknowledged by ana"), Firing(SILENT, 7))
+    )
+    assert Known((Firing(STALE, 3),)).news([STALE], 7).lines() == []
     assert Known.read(known.as_text()) == known
+    older = json.dumps([{"alert": STALE.as_json(), "since": 3}])
+    assert Known.read(older) == Known((Firing(STALE, 3),)), "the cursor of an older version"
+
+
+def taken(alert: Alert, by: str = "ana", until: int = 10**15) -> Acknowledgement:
+    return Acknowledgement(alert.identity, by, 0, until)
+
+
+def test_an_alert_is_acknowledged_told_again_when_the_time_is_up_and_resolved() -> None:
+    told: list[tuple[int, int, int]] = []
+    known = Known()
+    by_ana, by_bo = {STALE.identity: taken(STALE)}, {STALE.identity: taken(STALE, "bo")}
+    ticks: list[tuple[list[Alert], dict[str, Acknowledgement]]] = [
+        ([STALE], {}),  # firing
+        ([STALE], by_ana),  # acknowledged
+        ([STALE], by_ana),  # nothing new
+        ([STALE], by_bo),  # another one takes it over
+        ([STALE], {}),  # its time is up
+        ([STALE], {}),
+        ([], {}),  # over
+        ([], by_ana),
+        ([STALE], {}),  # a new one
+    ]
+    for found, acknowledged in ticks:
+        news = known.news(found, 7, acknowledged)
+        told.append((len(news.begun), len(news.taken), len(news.over)))
+        known = Known.of(news)
+    assert told == [(1, 0, 0), (0, 1, 0), (0, 0, 0), (0, 1, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1), (0, 0, 0), (1, 0, 0)]
 
 
 @pytest.fixture
@@ -62,14 +96,37 @@ def test_the_sensor_tells_it_once_when_it_begins_and_once_when_it_is_over(
     sensor = alert_sensor(settings.model_copy(update={"alerts": AlertSettings.model_validate({"webhook_url": url})}))
     cursor: str | None = None
     with dg.DagsterInstance.ephemeral() as instance:
-        for found in ([STALE], [STALE], [], []):
+        for tick, found in enumerate(([STALE], [STALE], [STALE], [], [])):
+            if tick == 2:
+                acknowledge(Lake(settings.lake), STALE.identity, "ana", now_ms(), "on it")
             monkeypatch.setattr(module, "alerts", lambda _settings, _now, found=found: list(found))
             context = dg.build_sensor_context(instance=instance, cursor=cursor)
             sensor.evaluate_tick(context)
             cursor = context.cursor
-    assert [(len(each["begun"]), each["over"]) for each in posted] == [(1, []), (0, ["stale locations"])]
+    assert [(len(each["begun"]), [*each["acknowledged"]], each["over"]) for each in posted] == [
+        (1, [], []),
+        (0, ["stale locations"], []),
+        (0, [], ["stale locations"]),
+    ]
+    assert posted[1]["text"] == "stale locations: acknowledged by ana: on it"
+    assert acknowledgements(Lake(settings.lake), now_ms()) == {}, "what fires again is new"
     assert posted[0]["begun"][0] == STALE.as_json()
     assert "staler than its 5 s" in posted[0]["text"]
+
+
+def test_an_acknowledgement_ends_with_its_time_and_one_that_does_not_read_is_none(lake: Lake) -> None:
+    long = "check " + "x" * 500 + " of a/b"
+    acknowledge(lake, long, "ana", 1_000, hours=1)
+    acknowledge(lake, "stale v", "bo", 1_000, "restarting", hours=2)
+    assert set(acknowledgements(lake, 3_600_000)) == {long, "stale v"}
+    assert acknowledgements(lake, 3_601_000) == {
+        "stale v": Acknowledgement("stale v", "bo", 1_000, 7_201_000, "restarting")
+    }
+    acknowledge(lake, "stale v", "ana", 2_000)
+    assert acknowledgements(lake, 2_000)["stale v"].by == "ana", "the later one counts"
+    (Path(str(lake.acknowledged)) / "broken.json").write_text("{")
+    forget(lake, [long, "stale v", "never was"])
+    assert acknowledgements(lake, 2_000) == {}
 
 
 def settings_of(url: str, form: str = "json", key: str | None = None) -> AlertSettings:
@@ -78,33 +135,48 @@ def settings_of(url: str, form: str = "json", key: str | None = None) -> AlertSe
 
 def test_each_form_of_webhook_is_told_what_its_receiver_understands(webhook: tuple[str, list[Any]]) -> None:
     url, posted = webhook
-    ticks = [([SILENT], 1_000), ([SILENT], 31_000), ([], 61_000)]
+    by_ana = {SILENT.identity: taken(SILENT)}
+    ticks: list[tuple[list[Alert], int, dict[str, Acknowledgement]]] = [
+        ([SILENT], 1_000, {}),
+        ([SILENT, SILENT], 31_000, {}),
+        ([SILENT], 61_000, by_ana),
+        ([], 91_000, by_ana),
+    ]
 
     def told(form: str) -> list[Any]:
         posted.clear()
         known = Known()
-        for found, now in ticks:
-            news = known.news(found, now)
+        for found, now, acknowledged in ticks:
+            news = known.news(found, now, acknowledged)
             send(settings_of(url, form, "key"), news, "lake", now)
             known = Known.of(news)
         return list(posted)
 
-    begun, over = told("slack")
+    plain = told("json")
+    assert [(len(each["begun"]), each["acknowledged"], each["over"]) for each in plain] == [
+        (1, {}, []),
+        (0, {"silent packages": "acknowledged by ana"}, []),
+        (0, {}, ["silent packages"]),
+    ]
+    begun, held, over = told("slack")
+    assert held == {"text": "silent packages: acknowledged by ana"}
     assert begun == {"text": "silent packages: process 7 gives no heartbeat [team:parcels]"}
     assert over == {"text": "silent packages: over"}
-    trigger, resolve = told("pagerduty")
-    assert (trigger["event_action"], resolve["event_action"]) == ("trigger", "resolve")
-    assert trigger["dedup_key"] == resolve["dedup_key"]
+    trigger, acknowledged, resolve = told("pagerduty")
+    actions = [each["event_action"] for each in (trigger, acknowledged, resolve)]
+    assert actions == ["trigger", "acknowledge", "resolve"]
+    assert trigger["dedup_key"] == acknowledged["dedup_key"] == resolve["dedup_key"]
     assert trigger["routing_key"] == "key"
     assert trigger["payload"]["severity"] == "error"
     assert trigger["payload"]["custom_details"]["owner"] == "team:parcels"
-    first, again, last = told("alertmanager")
+    first, again, held, last = told("alertmanager")
+    assert [each[0]["annotations"]["acknowledged"] for each in (again, held)] == ["", "acknowledged by ana"]
     assert len(first) == len(again) == len(last) == 1
     assert first[0]["labels"] == again[0]["labels"] == last[0]["labels"]
     assert first[0]["labels"]["alertname"] == "strandline_silent"
     assert (first[0]["startsAt"], again[0]["startsAt"]) == ("1970-01-01T00:00:01+00:00",) * 2
     assert again[0]["endsAt"] > "1970-01-01T00:00:31+00:00", "it fires until it is not told again"
-    assert last[0]["endsAt"] == "1970-01-01T00:01:01+00:00"
+    assert last[0]["endsAt"] == "1970-01-01T00:01:31+00:00"
 
 
 def test_pagerduty_needs_its_key() -> None:
