@@ -1,6 +1,7 @@
 """Recovery drills as asset checks: one for each scenario of each view, run on copies of the lake.
 
-The seconds of a recovery go out as an observation of the view's asset as well, so that Dagster plots them over time.
+What a recovery took and lost, and whether its digest was equal, goes out as an observation of the view's asset as well,
+so that Dagster plots it over time.
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
@@ -12,9 +13,9 @@ import dagster as dg
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.backup.image import numbers
-from strandline.jobs.operate.drills.history import record
+from strandline.jobs.operate.drills.history import DrillResult, record
 from strandline.jobs.operate.drills.plan import plan_drills
-from strandline.jobs.operate.drills.run import DrillResult, run_drill
+from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.drills.scenarios import SCENARIOS
 from strandline.orchestration.roles import identifier
 from strandline.orchestration.translator import Translator
@@ -55,7 +56,13 @@ def pipeline_drills(
             done = run_drill(settings, drill, backup=backup)
             record(Lake(settings.lake), [done])
             if done.rto_seconds is not None:
-                observed = {f"recovery seconds: {done.drill}": done.rto_seconds}
+                observed: dict[str, float] = {
+                    f"recovery seconds: {done.drill}": done.rto_seconds,
+                    f"lost versions: {done.drill}": done.rpo_versions,
+                    f"lost rows: {done.drill}": done.rpo_rows,
+                    # As a number, so that it is plotted: a line that falls to 0.
+                    f"digest equal: {done.drill}": float(done.digest_equal is True),
+                }
                 context.op_execution_context.log_event(dg.AssetObservation(key.asset_key, metadata=observed))
             yield _result(done, key)
 

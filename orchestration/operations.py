@@ -3,7 +3,9 @@
 | job | runs |
 | --- | --- |
 | `compact` | merges, cleans up and folds, in the step itself |
-| `backup`, `restore`, `verify`, `rebuild`, `backfill` | the command of that name (`orchestration.operations`) |
+| `backup`, `restore`, `verify`, `rebuild`, `backfill` | the command of that name |
+| `backfill_days` | `backfill`, a partition a day |
+| `replace` | `apply`, of a file with CREATE OR REPLACE |
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
@@ -38,8 +40,13 @@ _FOUND_BROKEN = 1
 _SAID_LINES = 3
 
 
-def run_command(context: dg.OpExecutionContext, settings: Settings, arguments: Sequence[str]) -> list[dict[str, Any]]:
+def run_command(
+    context: dg.OpExecutionContext, settings: Settings, arguments: Sequence[str], *, as_json: bool = True
+) -> list[dict[str, Any]]:
     """Run `strandline ARGUMENTS --json` over the lake of `settings` to its end.
+
+    Args:
+        as_json: the command prints objects; otherwise each of its lines is one, under `said`.
 
     Returns:
         the objects that it printed.
@@ -47,7 +54,7 @@ def run_command(context: dg.OpExecutionContext, settings: Settings, arguments: S
     Raises:
         Failure: it ended with another code than 0. What it printed is in the failure's metadata.
     """
-    command = [sys.executable, "-m", "strandline.jobs.cli.main", *arguments, "--json"]
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", *arguments, *(["--json"] if as_json else [])]
     with tempfile.TemporaryFile("w+") as output, lifeline() as descriptor:
         environment = {
             **os.environ,
@@ -64,7 +71,11 @@ def run_command(context: dg.OpExecutionContext, settings: Settings, arguments: S
             child.stop(GRACE_SECONDS)
             tail = echo.finish()
         output.seek(0)
-        printed = [json.loads(line) for line in output if line.startswith("{")]
+        lines = [line.rstrip() for line in output]
+        if as_json:
+            printed = [json.loads(line) for line in lines if line.startswith("{")]
+        else:
+            printed = [{"said": line} for line in lines if line]
     if code != 0:
         told = "found what is not as it must be" if code == _FOUND_BROKEN else f"failed with exit code {code}"
         shown = {"standard error (end)": dg.MetadataValue.md(f"```\n{tail.rstrip()}\n```")}
@@ -219,6 +230,34 @@ class Backfilling(dg.Config):
     dry_run: bool = True
 
 
+class Replacing(dg.Config):
+    """What the job `replace` does.
+
+    Attributes:
+        file: the path of the pipeline's file, FILE.sql, as the Dagster process sees it.
+        dry_run: print the plan and change nothing: the default, since definitions are replaced.
+    """
+
+    file: str
+    dry_run: bool = True
+
+
+class BackfillingDays(dg.Config):
+    """What the job `backfill_days` does, for the days of its partitions.
+
+    Attributes:
+        view, by, dry_run: as of the job `backfill`.
+    """
+
+    view: str
+    by: str = ""
+    dry_run: bool = True
+
+
+_DAYS = dg.DailyPartitionsDefinition(start_date="2010-01-01", timezone="UTC", end_offset=1)
+"""From before any event that a lake of today has, to the present day."""
+
+
 def compact_job(settings: Settings, shown: Mapping[str, dg.AssetKey]) -> dg.JobDefinition:
     """The job that merges small files, removes what nobody needs, folds old changes, and proves that no row changed.
 
@@ -253,7 +292,7 @@ def compact_job(settings: Settings, shown: Mapping[str, dg.AssetKey]) -> dg.JobD
 
 
 def lake_jobs(settings: Settings) -> list[dg.JobDefinition]:
-    """The jobs that run a command over the lake: backup, restore, verify, rebuild, backfill."""
+    """The jobs that run a command over the lake: backup, restore, verify, rebuild, backfill, replace."""
 
     @dg.op(pool="backup", description="Copies what the destination lacks, and reads again some of what it has.")
     def back_up(context: dg.OpExecutionContext, config: Backup) -> None:
@@ -283,22 +322,43 @@ def lake_jobs(settings: Settings) -> list[dg.JobDefinition]:
         options = [f"{option}={value}" for option, value in said.items() if value]
         _run(context, settings, "backfill", config.view, *options, *_dry(config.dry_run))
 
+    @dg.op(pool="rebuild", description="Computes the rows of one day anew, and puts what differs in place.")
+    def backfill_day(context: dg.OpExecutionContext, config: BackfillingDays) -> None:
+        day = context.partition_time_window
+        options = [
+            f"--from={day.start.date()}",
+            f"--to={day.end.date()}",
+            *([f"--by={config.by}"] if config.by else []),
+        ]
+        _run(context, settings, "backfill", config.view, *options, *_dry(config.dry_run))
+
+    @dg.op(pool="rebuild", description="Applies a pipeline's file: makes, alters and replaces its definitions.")
+    def replace_definitions(context: dg.OpExecutionContext, config: Replacing) -> None:
+        done = ["--dry-run"] if config.dry_run else ["--yes"]
+        _run(context, settings, "apply", config.file, *done, as_json=False)
+
     return [
         _job("backup", back_up, "An incremental, verified backup of the lake."),
         _job("restore", restore_lake, "A backup, restored into an empty lake and proved there."),
         _job("verify", verify_tables, "Proves every table of the lake, or those that are named."),
         _job("rebuild", rebuild_rows, "The rows of a definition, computed anew; a dry run unless told otherwise."),
         _job("backfill", backfill_rows, "A range of a view, computed anew; a dry run unless told otherwise."),
+        _job("backfill_days", backfill_day, "Days of a view, a partition each: for Dagster's own backfills.", _DAYS),
+        _job("replace", replace_definitions, "A pipeline's file, applied; a dry run unless told otherwise."),
     ]
 
 
-def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
+def _job(
+    name: str, op: dg.OpDefinition, description: str, partitions: dg.PartitionsDefinition[str] | None = None
+) -> dg.JobDefinition:
     graph = dg.GraphDefinition(name=name, node_defs=[op])
-    return graph.to_job(name=name, description=description, executor_def=dg.in_process_executor)
+    return graph.to_job(
+        name=name, description=description, executor_def=dg.in_process_executor, partitions_def=partitions
+    )
 
 
-def _run(context: dg.OpExecutionContext, settings: Settings, *arguments: str) -> None:
-    printed = run_command(context, settings, arguments)
+def _run(context: dg.OpExecutionContext, settings: Settings, *arguments: str, as_json: bool = True) -> None:
+    printed = run_command(context, settings, arguments, as_json=as_json)
     context.log.info("strandline %s:\n%s", " ".join(arguments), "\n".join(map(str, printed)))
     context.add_output_metadata(told(printed))
 

@@ -114,6 +114,9 @@ class Lake:
     def approval(self, name: str) -> LakePath:
         return self.root / "approvals" / f"{safe_name(name)}.json"
 
+    def proof(self, name: str) -> LakePath:
+        return self.root / "proved" / f"{safe_name(name)}.json"
+
     def data_docs(self, name: str) -> LakePath:
         return self.root / "data_docs" / f"{safe_name(name)}.html"
 

@@ -150,13 +150,14 @@ def sql(
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Show every pipeline's tables with versions, rows and lag, what event logs keep, the last runs, what is wrong."""
-    from strandline.jobs.cli.shown import show_logs, show_runs
+    """Show every pipeline's tables, what may be relied on of each view, event logs, the last runs, what is wrong."""
+    from strandline.jobs.cli.shown import show_assurances, show_logs, show_runs
     from strandline.jobs.session.status import status as all_tables
 
     with exit_codes():
         settings = load_settings()
         Output(json).write(all_tables(settings))
+        show_assurances(settings, json=json)
         show_logs(settings, json=json)
         show_runs(settings, json=json)
 
@@ -169,7 +170,7 @@ def verify(
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
     from strandline.jobs.cli.name_map import localized, name_map_in
-    from strandline.jobs.cli.shown import show
+    from strandline.jobs.cli.shown import keep_proofs, show
     from strandline.jobs.cli.steps import shown_steps
     from strandline.jobs.operate.verify.verify import verify as verify_tables
 
@@ -178,6 +179,8 @@ def verify(
         name_map = name_map_in(settings)
         with shown_steps(name_map, begins=False) as steps:
             checks = verify_tables(settings, name_map.all_stored(names or ()), deep=deep, steps=steps)
+        if deep:
+            keep_proofs(settings, checks)
         if not show(localized(checks, name_map, "table", "what", "hint"), json=json):
             raise typer.Exit(BROKEN)
 

@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.output import Output, say, show_json
+from strandline.jobs.model.definitions import View
 from strandline.jobs.operate.acknowledged import acknowledgements
+from strandline.jobs.operate.assurance import assurances
 from strandline.jobs.operate.maintenance.plan import log_costs
-from strandline.jobs.operate.verify.findings import Check, counted
+from strandline.jobs.operate.verify.findings import Check, counted, sized
+from strandline.jobs.operate.verify.proved import note_proofs
 from strandline.jobs.operate.watch import alerts
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.jobs.serve.results import Rows
@@ -32,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.assurance import Assurance
+    from strandline.jobs.operate.drills.history import DrillResult
     from strandline.jobs.operate.drills.plan import Drill
-    from strandline.jobs.operate.drills.run import DrillResult
     from strandline.jobs.operate.maintenance.execute import MaintenanceResult
     from strandline.jobs.run.heartbeat import Heartbeat
 
@@ -185,9 +189,50 @@ def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
 
 # Shows what event logs cost, the runs of a lake and its alerts, below the tables of `strandline status`.
 
+_VIEW = ("view", "right", "stale", "recoverable", "backed up", "cost", "why not")
 _LOG = ("log", "rows", "bytes", "oldest_event", "gone")
 _RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
 _ALERT = ("alert", "subject", "severity", "owner", "state", "found", "hint")
+
+
+def show_assurances(settings: Settings, *, json: bool) -> None:
+    """Write what may be relied on of each view: right, fresh, recoverable, and the cost; nothing without views."""
+    found = localized(assurances(settings, now_ms()), name_map_in(settings), "view", "why")
+    if json:
+        show_json([each.as_json() for each in found])
+    elif found:
+        Output().write(Rows(_VIEW, [_assured(each) for each in found]))
+
+
+def _assured(each: Assurance) -> tuple[str, ...]:
+    """One view as people read it: a dash is what nobody has looked at."""
+    proved = f"{_word(each.right)}, {_ago(each.proved_seconds)}" if each.right is not None else "–"
+    target = f" of {each.target_seconds:g} s" if each.target_seconds is not None else ""
+    fresh = f"{each.stale_seconds:g} s{target}" if each.stale_seconds is not None else "–"
+    drilled = f"{_word(each.recoverable)}, {_ago(each.drilled_seconds)}" if each.recoverable is not None else "–"
+    backed_up = _ago(each.backed_up_seconds) if each.backed_up_seconds is not None else "–"
+    spent = f", {each.seconds_a_day:g} s a day" if each.seconds_a_day is not None else ""
+    return each.view, proved, fresh, drilled, backed_up, f"{sized(each.bytes)}{spent}", each.why
+
+
+def _word(holds: bool | None) -> str:
+    return "yes" if holds else "NO"
+
+
+def _ago(seconds: float | None) -> str:
+    """A time in the largest unit that it has two of."""
+    assert seconds is not None
+    for unit, factor in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * factor:
+            return f"{seconds / factor:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def keep_proofs(settings: Settings, checks: Sequence[Check]) -> None:
+    """Keep in the lake what deep checks came to, view by view."""
+    lake = Lake(settings.lake)
+    views = [each for each in Catalog(lake).definitions() if isinstance(each, View)]
+    note_proofs(lake, views, checks, now_ms())
 
 
 def show_logs(settings: Settings, *, json: bool) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.operate.drills.run import DrillResult
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import make_folder, replace
 from strandline.state_store.paths import files_in
@@ -22,6 +22,37 @@ if TYPE_CHECKING:
     from strandline.state_store.layout import Lake
 
 _FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class DrillResult:
+    """What a drill came to.
+
+    Attributes:
+        at: when it began, milliseconds since the epoch.
+        rto_seconds: from the loss to rows that are right again; None when it did not come so far.
+        rpo_versions, rpo_rows: commits of the view, and changed rows in them, that were lost for good.
+        rows: of the view afterwards.
+        digest_equal: the rows are those that they must be; doubles that were added up anew are equal at 1e-9.
+        passed: None when the loss could not be staged.
+        why: what was done, or what is wrong.
+    """
+
+    drill: str
+    view: str
+    at: int
+    rto_seconds: float | None
+    rpo_versions: int
+    rpo_rows: int
+    rows: int
+    digest_equal: bool | None
+    target_seconds: float
+    passed: bool | None
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as values of JSON."""
+        return asdict(self)
 
 
 def record(lake: Lake, results: Sequence[DrillResult]) -> None:

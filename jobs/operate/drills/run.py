@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, copied
+from strandline.jobs.operate.drills.history import DrillResult
 from strandline.jobs.operate.drills.scenarios import scenario
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.files import remove_left_behind
@@ -22,37 +22,6 @@ if TYPE_CHECKING:
 
 
 _PREFIX: Final = "strandline-drill-"
-
-
-@dataclass(frozen=True)
-class DrillResult:
-    """What a drill came to.
-
-    Attributes:
-        at: when it began, milliseconds since the epoch.
-        rto_seconds: from the loss to rows that are right again; None when it did not come so far.
-        rpo_versions, rpo_rows: commits of the view, and changed rows in them, that were lost for good.
-        rows: of the view afterwards.
-        digest_equal: the rows are those that they must be; doubles that were added up anew are equal at 1e-9.
-        passed: None when the loss could not be staged.
-        why: what was done, or what is wrong.
-    """
-
-    drill: str
-    view: str
-    at: int
-    rto_seconds: float | None
-    rpo_versions: int
-    rpo_rows: int
-    rows: int
-    digest_equal: bool | None
-    target_seconds: float
-    passed: bool | None
-    why: str
-
-    def as_json(self) -> dict[str, Any]:
-        """The result as values of JSON."""
-        return asdict(self)
 
 
 def run_drill(

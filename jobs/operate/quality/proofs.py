@@ -23,8 +23,10 @@ from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW
 from strandline.jobs.model import tables
 from strandline.jobs.model.stage import AggregateStage
 from strandline.jobs.operate.verify.findings import counted
+from strandline.jobs.operate.verify.proved import note_proofs
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def prove(view: View, settings: Settings, catalog: Catalog, lake: Lake) -> list[
     if reader.head(lake.table(view.name)) is None:
         return [Verdict(name, True, "no commit yet: nothing has come") for name in PROOFS]
     checks = verify(settings, [view.name], deep=True)
+    note_proofs(lake, [view], checks, now_ms())
     named = {"recompute": ("recompute",), "feed": ("feed",), "digest": ("digest", "row_count")}
     rest = tuple({each.check for each in checks} - {name for names in named.values() for name in names})
     found = [_folded(name, [c for c in checks if c.check in names]) for name, names in named.items()]

@@ -136,9 +136,7 @@ def test_a_drill_of_a_lake_that_may_only_be_read_has_its_result(
     assert "is not kept in the lake: 'drills' may not be written by this user" in err
 
 
-def test_an_alert_is_acknowledged_by_its_kind_and_subject(
-    made: MadeLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alert_is_acknowledged_by_its_kind_and_subject(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.state_store.leases._LEASE_MS", 60_000)
     ReaderLease(made.lake.table("totals"), "slow").publish(1)
     rows = [json.loads(line) for line in invoke("status", "--json")[1].splitlines()]
@@ -151,3 +149,13 @@ def test_an_alert_is_acknowledged_by_its_kind_and_subject(
     assert alert["state"] == "acknowledged by ana: it is on holiday"
     code, _, err = invoke("acknowledge", "lease", "nobody of totals")
     assert (code, "lease slow of totals" in err) == (2, True)
+
+
+def test_status_says_what_may_be_relied_on_of_each_view(made: MadeLake) -> None:
+    assert invoke("verify", "totals", "--deep")[0] == 0
+    rows = [json.loads(line) for line in invoke("status", "--json")[1].splitlines()]
+    found = {each["view"]: each["right"] for each in rows if "view" in each}
+    assert (found["totals"], found["owned"]) == (True, None)
+    code, out, _ = invoke("status")
+    assert code == 0
+    assert re.search(r"\|totals\s*\|yes, \d+ s ago\s*\|0 s", out)

@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import BackupSettings, Settings, load_settings
 from strandline.jobs.operate.verify.verify import verify
 from strandline.orchestration.definitions import build
@@ -56,6 +57,25 @@ def test_a_backup_goes_where_the_settings_say_and_is_restored_and_proved(
     restored = tmp_path / "restored"
     assert run(settings, instance, "restore", "restore_lake", lake=str(restored)).success
     assert not [each for each in verify(load_settings(lake=restored), deep=True) if each.ok is False]
+
+
+def test_a_file_is_applied_when_it_is_told_so(made: MadeLake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    file = tmp_path / "more.sql"
+    file.write_text("CREATE TABLE per_page AS SELECT page, COUNT(*) AS n FROM visits GROUP BY page;")
+    planned = run(made.settings, instance, "replace", "replace_definitions", file=str(file))
+    assert planned.success
+    assert "per_page" in printed(planned)["printed"]
+    assert Catalog(made.lake).find("per_page") is None
+    assert run(made.settings, instance, "replace", "replace_definitions", file=str(file), dry_run=False).success
+    assert Catalog(made.lake).find("per_page") is not None
+
+
+def test_days_are_backfilled_by_their_partitions(made: MadeLake, instance: dg.DagsterInstance) -> None:
+    job = build(made.settings).get_repository_def().get_job("backfill_days")
+    config = {"ops": {"backfill_day": {"config": {"view": "totals", "by": "at"}}}}
+    done = job.execute_in_process(config, instance=instance, raise_on_error=False, partition_key="2024-05-01")
+    # `totals` has no column of times: what the command says reaches the run.
+    assert "backfill" in failed(done)
 
 
 def test_what_verify_finds_broken_fails_the_run_and_names_it(made: MadeLake, instance: dg.DagsterInstance) -> None:

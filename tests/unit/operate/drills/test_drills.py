@@ -9,9 +9,9 @@ import pytest
 
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.drills.history import history, record
+from strandline.jobs.operate.drills.history import DrillResult, history, record
 from strandline.jobs.operate.drills.plan import Drill, plan_drills
-from strandline.jobs.operate.drills.run import DrillResult, run_drill
+from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.drills.scenarios import SCENARIOS
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.errors import CorruptState

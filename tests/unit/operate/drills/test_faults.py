@@ -9,8 +9,9 @@ from typing import Final
 import pytest
 
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
+from strandline.jobs.operate.drills.history import DrillResult
 from strandline.jobs.operate.drills.plan import Drill
-from strandline.jobs.operate.drills.run import DrillResult, run_drill
+from strandline.jobs.operate.drills.run import run_drill
 from tests.support.examples import AT_LENGTH
 from tests.unit.operate.drills.faults import DRILLS, FAULTS, Fault
 from tests.unit.operate.verify.lakes import MadeLake

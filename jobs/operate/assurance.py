@@ -1,0 +1,187 @@
+"""What an operator may rely on of each view: it is right, fresh and recoverable, and what that costs.
+
+| word | by |
+| --- | --- |
+| right | its last proof: every row computed again (`strandline verify --deep`, Dagster's proofs) |
+| fresh | what waits above it, against its FRESHNESS |
+| recoverable | the last drill of each kind, and the newest backup that has its table |
+| cost | the bytes of its table and of its inner stages; the seconds of the last run's refreshes, for a day |
+
+Nothing here reads rows: each answer is a note that somebody has left, or a commit.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.options import Ownership
+from strandline.jobs.operate.backup.image import read_latest
+from strandline.jobs.operate.drills.history import history
+from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.verify.proved import last_proof
+from strandline.jobs.run.heartbeat import read_beat
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.layout import Lake
+from strandline.state_store.storage.open import lake_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.operate.backup.image import Manifest
+    from strandline.jobs.operate.drills.history import DrillResult
+    from strandline.jobs.run.heartbeat import Heartbeat
+
+_DAY_SECONDS: Final = 86_400.0
+_LEAST_RUN_SECONDS: Final = 60.0
+"""A run of some seconds says little of a day: its first epoch computes what later ones only touch."""
+
+
+@dataclass(frozen=True)
+class Assurance:
+    """What may be relied on of one view. What nobody has looked at is None.
+
+    Attributes:
+        right: what its last proof came to.
+        proved_seconds: since that proof.
+        unproved_versions: commits since that proof.
+        stale_seconds, target_seconds: for how long the oldest thing waits that it lacks, and how long that may be.
+        recoverable: the last drill of each kind passed; a drill that could not be staged does not count.
+        drilled_seconds: since the oldest of them.
+        rto_seconds: of the slowest of them.
+        backed_up_seconds: since the newest backup was made that has its table.
+        bytes: of its table and its inner stages, those that it shares among them.
+        seconds_a_day: that its refreshes take, as in the last continuous run.
+        why: what is wrong with the first of these that is.
+    """
+
+    view: str
+    right: bool | None
+    proved_seconds: float | None
+    unproved_versions: int | None
+    stale_seconds: float | None
+    target_seconds: float | None
+    recoverable: bool | None
+    drilled_seconds: float | None
+    rto_seconds: float | None
+    backed_up_seconds: float | None
+    bytes: int
+    seconds_a_day: float | None
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The assurance as values of JSON."""
+        return asdict(self)
+
+
+def assurances(settings: Settings, now_ms: int) -> list[Assurance]:
+    """The assurance of each view of a lake whose rows are stored.
+
+    Raises:
+        CorruptState: a file of the drills' history does not read back.
+    """
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    found = _Found(settings, lake, catalog, now_ms)
+    return [found.of(each) for each in catalog.definitions() if isinstance(each, View) and not each.partial]
+
+
+class _Found:
+    """What is known of all views together; read once."""
+
+    def __init__(self, settings: Settings, lake: Lake, catalog: Catalog, now_ms: int) -> None:
+        self._lake, self._catalog, self._now_ms = lake, catalog, now_ms
+        self._waiting = Waiting(catalog, lake, open_log(settings, lake))
+        self._drills = _last_of_each(history(lake))
+        self._backup = _newest_backup(settings)
+        self._beats: dict[str, Heartbeat | None] = {}
+
+    def of(self, view: View) -> Assurance:
+        proof = last_proof(self._lake, view.name)
+        stale, unknown = None, ""
+        try:
+            stale = round(self._waiting.seconds(view.name, self._now_ms), 3)
+        except StrandlineError as error:
+            unknown = f"its staleness is not known: {error.message}"
+        target = Ownership.read(view.options).freshness_seconds
+        drills = self._drills.get(view.name, [])
+        failed = next((each for each in drills if not each.passed), None)
+        backed_up = self._backup if self._backup is not None and view.name in self._backup.tables else None
+        reasons = (
+            proof.why if proof is not None else "",
+            unknown,
+            "" if stale is None or target is None or stale <= target else f"stale for {stale:g} s of {target:g} s",
+            "" if failed is None else f"{failed.drill}: {failed.why}",
+        )
+        return Assurance(
+            view=view.name,
+            right=None if proof is None else proof.ok,
+            proved_seconds=None if proof is None else self._since(proof.at),
+            unproved_versions=None if proof is None else self._commits_after(view.name, proof.version),
+            stale_seconds=stale,
+            target_seconds=target,
+            recoverable=None if not drills else failed is None,
+            drilled_seconds=self._since(min(each.at for each in drills)) if drills else None,
+            rto_seconds=max((each.rto_seconds for each in drills if each.rto_seconds is not None), default=None),
+            backed_up_seconds=None if backed_up is None else self._since(backed_up.made),
+            bytes=self._bytes(view),
+            seconds_a_day=self._seconds_a_day(view),
+            why=next((each for each in reasons if each), ""),
+        )
+
+    def _since(self, moment: int) -> float:
+        return round(max(self._now_ms - moment, 0) / 1000, 1)
+
+    def _commits_after(self, table: str, version: int) -> int | None:
+        with suppress(StrandlineError):
+            head = reader.head(self._lake.table(table))
+            return None if head is None else max(head.version - version, 0)
+        return None
+
+    def _bytes(self, view: View) -> int:
+        total = 0
+        with suppress(StrandlineError):  # what is broken is said by its state
+            for table in dict.fromkeys((view.name, *(each.table for each in plan(view, self._catalog).stages))):
+                path = self._lake.table(table)
+                total += reader.size_bytes(path) if reader.head(path) is not None else 0
+        return total
+
+    def _seconds_a_day(self, view: View) -> float | None:
+        if view.pipeline not in self._beats:
+            self._beats[view.pipeline] = read_beat(self._lake, view.pipeline)
+        beat = self._beats[view.pipeline]
+        if beat is None or beat.mode != "continuous":
+            return None
+        lasted = (beat.at - beat.started) / 1000
+        spent = next((each.seconds for each in beat.tables if each.name == view.name), None)
+        if spent is None or lasted < _LEAST_RUN_SECONDS:
+            return None
+        return round(spent / lasted * _DAY_SECONDS, 1)
+
+
+def _last_of_each(results: Iterable[DrillResult]) -> dict[str, list[DrillResult]]:
+    """{view: the last result of each drill that could be staged}."""
+    last: dict[tuple[str, str], DrillResult] = {}
+    for each in results:
+        if each.passed is not None:
+            last[each.view, each.drill] = each
+    found: dict[str, list[DrillResult]] = {}
+    for (view, _), result in last.items():
+        found.setdefault(view, []).append(result)
+    return found
+
+
+def _newest_backup(settings: Settings) -> Manifest | None:
+    """The newest backup where the settings say; None without one, and where it cannot be read."""
+    if settings.backup.destination is None:
+        return None
+    with suppress(StrandlineError):
+        return read_latest(lake_path(settings.backup.destination, settings.storage.options()))
+    return None

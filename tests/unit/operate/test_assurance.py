@@ -1,0 +1,81 @@
+"""What `strandline status` says that one may rely on: each word by what somebody has looked at, and by nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.settings import BackupSettings
+from strandline.jobs.operate.assurance import Assurance, assurances
+from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
+from strandline.jobs.operate.drills.history import DrillResult, record
+from strandline.jobs.operate.quality.proofs import prove
+from strandline.jobs.operate.verify.proved import last_proof
+from strandline.state_store.delta.log import now_ms
+from tests.unit.operate.conftest import made, template
+from tests.unit.operate.verify.damage import data_file, flip
+from tests.unit.operate.verify.lakes import MadeLake
+
+__all__ = ["made", "template"]  # fixtures
+
+DRILL = DrillResult("recompute", "totals", 1_000, 0.5, 0, 0, 3, True, 60.0, True, "all rows are back")
+
+
+def of(made: MadeLake, view: str = "totals", now: int | None = None) -> Assurance:
+    [found] = [each for each in assurances(made.settings, now or now_ms()) if each.view == view]
+    return found
+
+
+def test_what_nobody_has_looked_at_is_not_known(made: MadeLake) -> None:
+    found = of(made)
+    assert (found.right, found.recoverable, found.backed_up_seconds, found.seconds_a_day) == (None, None, None, None)
+    assert found.stale_seconds == 0
+    assert found.bytes > 0
+    assert found.why == ""
+
+
+def test_a_view_is_right_by_its_last_proof_and_wrong_by_a_broken_one(made: MadeLake) -> None:
+    catalog = Catalog(made.lake)
+    view = catalog.get("totals")
+    assert isinstance(view, View)
+    prove(view, made.settings, catalog, made.lake)
+    found = of(made, now=now_ms() + 5_000)
+    assert (found.right, found.unproved_versions) == (True, 0)
+    assert found.proved_seconds is not None
+    assert found.proved_seconds >= 5
+    assert of(made, "owned").right is None, "another view's proof says nothing"
+    flip(data_file(made.lake.table("totals")), -20)
+    prove(view, made.settings, catalog, made.lake)
+    found = of(made)
+    assert found.right is False
+    assert found.why
+
+
+def test_a_view_is_recoverable_by_the_last_drill_of_each_kind(made: MadeLake) -> None:
+    record(made.lake, [replace(DRILL, passed=False, why="the rows differ")])
+    assert (of(made).recoverable, of(made).why) == (False, "recompute: the rows differ")
+    record(made.lake, [replace(DRILL, at=9_000, rto_seconds=2.0), replace(DRILL, drill="files", at=5_000)])
+    record(made.lake, [replace(DRILL, drill="backup", at=9_500, passed=None, rto_seconds=None)])
+    found = of(made, now=10_000)
+    assert (found.recoverable, found.drilled_seconds, found.rto_seconds) == (True, 5.0, 2.0)
+
+
+def test_a_backup_counts_for_the_tables_that_it_has(made: MadeLake, tmp_path: Path) -> None:
+    settings = made.settings.model_copy(update={"backup": BackupSettings(destination=str(tmp_path / "to"))})
+    assert {each.backed_up_seconds for each in assurances(settings, now_ms())} == {None}
+    execute_backup(settings, plan_backup(settings, tmp_path / "to"))
+    assert all(each.backed_up_seconds is not None for each in assurances(settings, now_ms()))
+    (tmp_path / "to" / "latest.json").write_text("{")
+    assert {each.backed_up_seconds for each in assurances(settings, now_ms())} == {None}, "it does not read"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "at": 1}'])
+def test_a_proof_that_does_not_read_is_none(made: MadeLake, text: str) -> None:
+    path = Path(str(made.lake.proof("totals")))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    assert last_proof(made.lake, "totals") is None
