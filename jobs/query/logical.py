@@ -20,12 +20,14 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
+from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import ITEM, Relation
 from strandline.jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.trees import columns_in
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,17 @@ class Block:
     key: tuple[str, ...] = ()
     unseen_key: str = ""
 
+    @property
+    def before_windows(self) -> tuple[Output, ...]:
+        """The outputs beside functions OVER a window that can fail of a row by itself: they read none of the calls.
+
+        They are computed of each row that WHERE lets through, so that a row on which one fails is in no window.
+        """
+        calls = {call.name for call in self.analytic}
+        return tuple(
+            each for each in self.outputs if calls and can_fail(each.expression) and not _reads(each.expression, calls)
+        )
+
 
 @dataclass(frozen=True)
 class SetOperation:
@@ -129,6 +142,10 @@ class SetOperation:
 
 
 Query = Block | SetOperation
+
+
+def _reads(tree: exp.Expression, calls: set[str]) -> bool:
+    return any(not each.table and each.name in calls for each in columns_in(tree))
 
 
 def relations_of(query: Query) -> tuple[Relation, ...]:

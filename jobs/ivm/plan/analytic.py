@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.functions.scalars.domains import guards_in
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
@@ -31,7 +32,8 @@ _OVER = "rows"
 def fused(block: Block) -> Block:
     """A filter or projection of a subquery with analytic functions, merged into that subquery with QUALIFY.
 
-    Not one with guards: a row that QUALIFY leaves out has no place among the dead letters.
+    Not one with guards, or with what can fail of a row: a row that QUALIFY leaves out has no place among the dead
+    letters, and QUALIFY chooses before any is put there.
     """
     if not is_plain(block) or block.expand or len(block.inputs) != 1 or guards_in(block.where):
         return block
@@ -43,6 +45,8 @@ def fused(block: Block) -> Block:
         return block
     meant = {(block.inputs[0].alias, output.name): output.expression for output in below.outputs}
     wanted = [output.expression for output in block.outputs] + ([block.where] if block.where is not None else [])
+    if any(map(can_fail, wanted)):
+        return block
     if not {(c.table, c.name) for each in wanted for c in columns_in(each)} <= set(meant):
         return block
     where = replaced(block.where, meant) if block.where is not None else None
@@ -60,17 +64,22 @@ def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> An
     if len(branches) > 1:
         branches = (_united(branches, places, block, stages),)
     rows = branches[0]
-    shown = tuple(rows.output(each) for each in block.outputs if place_of(each.expression) in places)
+    below = block.before_windows
+    shown = tuple(rows.output(each) for each in block.outputs if each in below or place_of(each.expression) in places)
     key, hidden = keyed_columns(rows, shown)
     names: dict[Place, exp.Expression] = {}
     for each in block.outputs:
         place = place_of(each.expression)
         if place is not None and place in places:
             names.setdefault(place, named(each.name))
-    others = tuple(place for place in places if place not in names)
+    above = _places(replace(block, outputs=tuple(each for each in block.outputs if each not in below)))
+    others = tuple(place for place in above if place not in names)
     names.update({place: named(f"__c{at}") for at, place in enumerate(others)})
     inner = _columns(rows, others, block, "__c")
-    outputs = tuple(replace(each, expression=replaced(each.expression, names)) for each in block.outputs)
+    outputs = tuple(
+        replace(each, expression=named(each.name) if each in below else replaced(each.expression, names))
+        for each in block.outputs
+    )
     return AnalyticStage(
         table="",
         body=(rows.core((*shown, *inner, *hidden), key),),

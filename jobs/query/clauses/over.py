@@ -98,11 +98,14 @@ class AnalyticCalls:
             raise InvalidQuery(f"there is no window '{name}'", hint=f"WINDOW {name} AS (PARTITION BY … ORDER BY …)")
         partition = self._partition(node)
         items = node.args["order"].expressions if node.args.get("order") else ()
+        typed = [self._typed(item.this) for item in items]
         order = tuple(self._order(item) for item in items)
+        if _is_by_distance(node.args.get("spec")):
+            order = tuple((_without_end(each), by[1], by[2]) for each, by in zip(typed, order, strict=True))
         if name in _NEED_ORDER and not order:
             raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
         arguments, sql_type = self._arguments(call)
-        frame = _frame(node.args.get("spec"), name, [self._typed(item.this).type for item in items])
+        frame = _frame(node.args.get("spec"), name, [each.type for each in typed])
         if ignores:
             _check_rows(name, frame)
             arguments = tuple(exp.IgnoreNulls(this=each) for each in arguments)
@@ -213,6 +216,19 @@ def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None
     elif any(isfinite(_place(bound)) and abs(_place(bound)) > _MOST_ROWS for bound in (start, end)):
         raise InvalidQuery(f"a frame reaches over {_MOST_ROWS} rows at most: {frame}")
     return frame
+
+
+def _is_by_distance(spec: exp.Expr | None) -> bool:
+    """True for RANGE with a distance."""
+    bounds = (spec.args.get(which) for which in ("start", "end")) if spec is not None else ()
+    return any(isinstance(each, exp.Literal) for each in bounds) and spec is not None and spec.args["kind"] == "RANGE"
+
+
+def _without_end(value: Typed) -> exp.Expression:
+    """What RANGE measures distances from: a whole number in a type that no distance leads out of."""
+    if value.type not in (t.INT, t.BIGINT):
+        return value.expression
+    return widened(value, SqlType(t.BaseType.DECIMAL, precision=t.MAX_PRECISION)).expression
 
 
 def _check_rows(name: str, frame: str | None) -> None:

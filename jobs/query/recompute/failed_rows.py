@@ -101,7 +101,8 @@ def needed_of(block: Block) -> Iterator[Needed]:
 
 
 def needed_of_windows(block: Block) -> Iterator[Needed]:
-    """Expressions that the functions OVER windows compute of each row."""
+    """Expressions that the functions OVER windows compute of each row, and those that stand beside them."""
+    yield from (Needed(each.expression) for each in block.before_windows)
     yield from (Needed(each) for each in block.partition)
     for call in block.analytic:
         yield from (Needed(each) for each in (*call.arguments, *(by for by, _, _ in call.order)))

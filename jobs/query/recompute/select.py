@@ -150,7 +150,8 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_
     if block.qualify is not None:
         kept = block.qualify if recompute.fate == "null" else strict(block.qualify)
         text = f"SELECT * FROM ({text}) AS __q WHERE {recompute.total_after(kept)}"
-    outputs = [recompute.value(each, whole=whole) for each in block.outputs]
+    sound = block.before_windows
+    outputs = [recompute.value(each, whole=whole and each not in sound) for each in block.outputs]
     outputs += [f"{recompute.after(column)} AS {recompute.name(name)}" for name, column in meta.items()]
     outputs += [f"{recompute.total_after(truth(each))} AS {recompute.name(flag(name))}" for name, each in flags.items()]
     return f"SELECT {'DISTINCT ' if block.distinct else ''}{', '.join(outputs)} FROM ({text}) AS __s"

@@ -435,3 +435,44 @@ def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Setti
     made.came([(1, 1, None, "b")])
     assert (None, 3) in made.rows("v")
     assert made.wrong(*sets) == []
+
+
+def test_a_row_that_fails_beside_a_window_function_is_in_no_window(settings: Settings, lake: Lake) -> None:
+    """What stands beside the call is the row's own: it does not stop the view, whatever QUALIFY keeps."""
+    ranked = "ROW_NUMBER() OVER (PARTITION BY kind ORDER BY id)"
+    views = f"""
+        CREATE MATERIALIZED VIEW v AS SELECT id, 10 / n AS x, {ranked} AS r FROM s;
+        CREATE MATERIALIZED VIEW w AS SELECT id, 10 / n AS x FROM s QUALIFY {ranked} = 1;
+    """
+    made = Failing(settings, lake, views)
+    made.came([(1, 0, None, "a"), (2, 2, None, "a"), (3, 5, None, "a")])
+    assert made.rows("v") == [(2, 5, 1), (3, 2, 2)]
+    assert made.rows("w") == [(2, 5)]
+    assert [row["s_id"] for name in ("v", "w") for row, _ in made.letters(name)] == [1, 1]
+    assert made.wrong("v", "w") == []
+    made.came([(1, 1, None, "a")])
+    assert (made.rows("v"), made.rows("w")) == ([(1, 10, 1), (2, 5, 2), (3, 2, 3)], [(1, 10)])
+    assert made.wrong("v", "w") == []
+
+
+def test_the_nearest_row_fails_and_no_other_takes_its_place(settings: Settings, lake: Lake) -> None:
+    made = Failing(
+        settings,
+        lake,
+        "CREATE MATERIALIZED VIEW v AS SELECT s.id, 10 / u.n AS x FROM s ASOF JOIN u ON s.kind = u.t AND s.id >= u.id;",
+    )
+    made.came([(2, None, None, "a"), (5, None, None, "a")], [(1, 0, "a"), (2, 5, "a"), (4, 0, "a"), (9, 0, "a")])
+    assert made.rows() == [(2, 2)]
+    assert len(made.letters()) == 1
+    assert made.wrong("v") == []
+
+
+def test_a_distance_leads_out_of_no_range(settings: Settings, lake: Lake) -> None:
+    views = """
+        CREATE MATERIALIZED VIEW v WITH (ERRORS = 'stop') AS SELECT id,
+          COUNT(*) OVER (ORDER BY n RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS c FROM s;
+    """
+    made = Failing(settings, lake, views)
+    made.came([(1, 2**31 - 1, None, ""), (2, 2**31 - 2, None, ""), (3, -(2**31), None, ""), (4, None, None, "")])
+    assert made.rows() == [(1, 2), (2, 2), (3, 1), (4, 1)]
+    assert made.wrong("v") == []
