@@ -80,6 +80,8 @@ def example(pick: Picker, tally: Tally, views: int = VIEWS) -> Example:
     epochs = history(pick, known)
     replaced = None
     if len(epochs) > 1 and pick.chance(50):
-        view = grammar.changed(pick.one([view for _, view in made]))
-        replaced = (pick.count(1, len(epochs) - 1), view)
+        view = pick.one([view for _, view in made])
+        other = grammar.changed(view)
+        # The same definition again changes nothing.
+        replaced = (pick.count(1, len(epochs) - 1), other) if other != view else None
     return Example(known, tuple(view for _, view in made), epochs, replaced)

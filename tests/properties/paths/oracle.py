@@ -31,16 +31,23 @@ from tests.properties.paths.history import NOW, TIME, Event, standing
 from tests.properties.paths.values import Rows, arrow_type, plain, rows_of
 from tests.properties.paths.views import (
     BOUNDS,
+    Aggregate,
     Block,
+    From,
     Having,
     Input,
+    InWindows,
+    Items,
+    Over,
     Query,
     Relation,
     Scalar,
     SetOperation,
     Subquery,
+    Value,
     ViewOf,
     Window,
+    items_text,
 )
 
 _NUMBER: Final = "__row"
@@ -104,7 +111,7 @@ class Oracle:
         if isinstance(query, SetOperation):
             sides = [self._result(each, nulls=nulls, failing=failing) for each in (query.left, query.right)]
             sql = f" {query.operator} ".join(f"SELECT * FROM {each}" for each in sides)
-        elif isinstance(query, Block) and (query.can_fail or query.in_time):
+        elif isinstance(query, Block) and (query.can_fail or query.in_words_of_its_own):
             sql = self._of_block(query, nulls=nulls, failing=failing)
         else:
             sql = query.sql
@@ -123,7 +130,7 @@ class Oracle:
             f" {self._source(block, nulls=nulls, failing=failing)}"
         )
         computed = list(dict.fromkeys(each for each in block.row_expressions() if can_fail(each)))
-        if block.window is not None:
+        if block.window is not None or block.keys_are_there:
             computed += [each for each in block.group or () if each not in computed]
         kept = _Kept(block, computed, nulls)
         for row in self._rows(body, block, computed):
@@ -137,26 +144,71 @@ class Oracle:
             return _place(expression) if isinstance(expression, Column) else places.get(expression)
 
         joined = f"FROM {body} JOIN {values} USING ({_NUMBER})"
+        items = tuple((name, _in_words_of_duckdb(value)) for name, value in block.items)
+        block = replace(block, items=items)
         if block.window is not None:
             block = replace(block, group=(*(block.group or ()), *BOUNDS))
         return f"SELECT {block.selected(shown)} {joined}{block.grouped(shown)}"
 
     def _source(self, block: Block, *, nulls: bool, failing: list[int]) -> str:
         """The FROM clause, in which a table stands for each query in brackets."""
-        names = {
-            each.alias: each.of.name
-            if isinstance(each.of, Relation)
-            else self._result(each.of, nulls=nulls, failing=failing)
-            for each in block.inputs
-        }
+        names = {each.alias: self._read(each.of, nulls=nulls, failing=failing) for each in block.inputs}
+        if any(each.is_asof for each in block.inputs):
+            return self._asof(block, names)
         if any(each.on is not None and can_fail(each.on) for each in block.inputs):
             return self._joined(block, names, nulls=nulls, failing=failing)
         parts = []
         for each in block.inputs:
+            if isinstance(each.of, Items):
+                columns = ", ".join(name for name, _ in each.of.columns)
+                on = " ON TRUE" if each.on is not None else ""
+                parts.append(f"{each.join} {names[each.alias]} AS {each.alias} ({columns}){on}")
+                continue
             near = f"abs(a.{TIME} - {each.alias}.{TIME}) <= {(each.within or 0) * 1000}" if each.within else "TRUE"
             on = f" ON {text(each.on)} AND {near}" if each.on is not None else ""
             parts.append(f"{each.join} {names[each.alias]} AS {each.alias}{on}")
         return f"FROM {' '.join(parts)}"
+
+    def _read(self, of: From | Block, *, nulls: bool, failing: list[int]) -> str:
+        """What stands in FROM for an input."""
+        match of:
+            case Relation():
+                return of.name
+            case Items():
+                return items_text(of)
+            case InWindows():
+                return self._made(_in_windows(of))
+            case Block():
+                return self._result(of, nulls=nulls, failing=failing)
+
+    def _asof(self, block: Block, names: Mapping[str, str]) -> str:
+        """The FROM clause of an ASOF JOIN of two inputs: of the rows that match, the nearest, then the first one.
+
+        The second input is a source: its rows are ordered by their key, or as they came.
+        """
+        left, right = block.inputs
+        assert isinstance(right.of, Relation)
+        assert right.on is not None
+        *_, near = terms_of(right.on)
+        assert isinstance(near, Call)
+        time = text(near.arguments[1])
+        nearest = f"{time} {'DESC' if near.operator in ('>=', '>') else 'ASC'}"
+        key = right.of.columns[0][0] if right.of.kind == "table" else "rowid"
+        sides = [
+            self._made(f"SELECT row_number() OVER (ORDER BY {order}) AS {_NUMBER}, * FROM {names[each.alias]}")
+            for each, order in ((left, "1"), (right, key))
+        ]
+        join = right.join.removeprefix("ASOF ")
+        place = f"row_number() OVER (PARTITION BY a.{_NUMBER} ORDER BY {nearest}, b.{_NUMBER})"
+        met = self._made(
+            f"SELECT a.{_NUMBER} AS n_a, b.{_NUMBER} AS n_b, {place} AS place"
+            f" FROM {sides[0]} AS a {join} {sides[1]} AS b ON {text(right.on)}"
+        )
+        joined = (
+            f"LEFT JOIN {side} AS {alias} ON {alias}.{_NUMBER} = {met}.n_{alias}"
+            for side, alias in zip(sides, "ab", strict=True)
+        )
+        return f"FROM (SELECT * FROM {met} WHERE place = 1) AS {met} {' '.join(joined)}"
 
     def _joined(self, block: Block, names: Mapping[str, str], *, nulls: bool, failing: list[int]) -> str:
         """The FROM clause of a join whose ON can fail: which rows meet, the second oracle says."""
@@ -370,6 +422,7 @@ class _Kept:
     def __init__(self, block: Block, computed: Sequence[Expression], nulls: bool) -> None:
         self.failing = 0
         self._unsure = [each for each in terms_of(block.where) if can_fail(each)]
+        self._keys = [computed.index(each) for each in block.group or ()] if block.keys_are_there else []
         self._computed = computed
         self._nulls = nulls
         self._windows = _Windows(block.window, block.group or ()) if block.window is not None else None
@@ -385,6 +438,8 @@ class _Kept:
         try:
             if all(value_of(each, row, nulls=self._nulls) is True for each in self._unsure):
                 values = [value_of(each, row, nulls=self._nulls) for each in self._computed]
+                if any(values[place] is None for place in self._keys):
+                    return
                 self._rows.append([number, *values, *times])
         except Fails:
             self.failing += 1
@@ -400,6 +455,30 @@ class _Kept:
             types += [pa.int64()] * 2
         columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(types)]
         return pa.table(columns, names=names)
+
+
+def _in_words_of_duckdb(value: Value) -> Value:
+    """An aggregate in the words that DuckDB has for it, where rows are numbered in the order of events; a distance in
+    RANGE over numbers that do not end there."""
+    if isinstance(value, Aggregate) and value.by_order:
+        return replace(value, form=value.by_order.format("{0}", _NUMBER))
+    if isinstance(value, Over) and value.in_steps:
+        return replace(value, order=tuple(Call("CAST", (each,), "HUGEINT") for each in value.order))
+    return value
+
+
+def _in_windows(of: InWindows) -> str:
+    """The rows of a relation, once for each of their windows."""
+    size, step = of.size * 1000, (of.step or of.size) * 1000
+    at = f"floor(epoch_us({of.time}) / 1000)::BIGINT"
+    last = f"{at} - ({at} % {step} + {step}) % {step}"
+    bounds = ", ".join(
+        f"make_timestamptz((start{more}) * 1000) AS window_{name}"
+        for name, more in (("start", ""), ("end", f" + {size}"))
+    )
+    starts = f"unnest(range({last}, {at} - {size}, -{step})) AS start"
+    rows = f"SELECT *, {starts} FROM {of.of.name} WHERE {of.time} IS NOT NULL"
+    return f"SELECT * EXCLUDE (start), {bounds} FROM ({rows})"
 
 
 def _scalars(block: Block) -> list[Column]:

@@ -85,6 +85,10 @@ def _conditions(block: Block) -> Iterator[Block]:
         yield replace(block, first=None)
     if block.having:
         yield replace(block, having="")
+    if block.qualify is not None:
+        yield replace(block, qualify=None)
+    if block.named:
+        yield replace(block, named=False)
     if block.limit:
         yield replace(block, order=(), limit="", first_of=0)
     for place, each in enumerate(block.inputs):

@@ -16,6 +16,7 @@ from tests.properties.paths.values import (
     DATE,
     DOUBLE,
     INT,
+    INTS,
     SMALL_DECIMAL,
     TIME,
     TIMESTAMP,
@@ -27,8 +28,11 @@ from tests.properties.paths.views import (
     WINDOWS,
     Aggregate,
     Block,
+    From,
     Having,
     Input,
+    InWindows,
+    Items,
     Over,
     Query,
     Relation,
@@ -38,6 +42,7 @@ from tests.properties.paths.views import (
     Value,
     ViewOf,
     Window,
+    relations_of,
 )
 from tests.properties.picker import Picker
 
@@ -55,8 +60,32 @@ def relations(pick: Picker) -> tuple[Relation, ...]:
 def _relation(pick: Picker, name: str, kind: str) -> Relation:
     types = [pick.one(_KEYED_BY), VARCHAR, INT, pick.one((DATE, TIMESTAMP))]
     types += [pick.one(list(COMMON)) for _ in range(pick.count(0, 2))]
+    types += [INTS] if pick.chance(40) else []
     columns = tuple((f"{name[0]}{place}", each) for place, each in enumerate(types))
     return Relation(name, "table" if kind == "table" else "stream", columns)
+
+
+_FRAMES: Final = (
+    "",
+    "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+    "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING",
+    "ROWS 2 PRECEDING",
+    "ROWS UNBOUNDED PRECEDING",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+)
+_OF_PLACES: Final = (
+    *("ROW_NUMBER", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"),
+    *("SUM", "COUNT", "MIN", "MAX"),
+)
+_RANGES: Final = (
+    "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING",
+    "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    "RANGE BETWEEN 2 FOLLOWING AND UNBOUNDED FOLLOWING",
+    "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+)
 
 
 class Views:
@@ -88,16 +117,25 @@ class Views:
             self.first_rows,
             self.joined_by_what_fails,
             self.with_scalars,
+            self.places,
+            self.ranges,
+            self.asof,
         ]
         if any(each.kind == "stream" for each in self.known):
-            forms += [self.windowed, self.windowed]
+            forms += [self.windowed, self.windowed, self.by_offset]
+        if any(INTS in dict(each.columns).values() for each in self.known):
+            forms.append(self.items)
+        if any(TIMESTAMP in dict(each.columns).values() for each in self.sources):
+            forms.append(self.in_windows)
         if sum(each.kind == "stream" for each in self.known) > 1:
             forms.append(self.within)
         form = self.pick.one(forms)
         policy = self.pick.one(POLICIES[:1] * 2 + POLICIES)
         # Stages that are shared have dead letters, whatever the views say.
         shared = policy == "dead_letter" and self.pick.chance(15)
-        made = ViewOf(name, form(), policy, shared=shared)
+        made = ViewOf(name, self._asked(form()), policy, shared=shared)
+        if form in (self.grouped, self.windowed, self.by_offset) and self.pick.chance(30):
+            made = self._as_in_ksql(made)
         if policy != "stop" and _can_be_read(made) and self.pick.chance(40):
             self.known.append(made.as_relation)
         return form.__name__, made
@@ -114,9 +152,35 @@ class Views:
         return replace(view, query=other)
 
     def _filtered(self, block: Block) -> Block:
+        if any(isinstance(each.of, Items) for each in block.inputs):
+            return block
         if not all(_has_rows_of_its_own(each.of) for each in block.inputs if isinstance(each.of, Block)):
             return block
         return replace(block, where=self._where(self._expressions(block.inputs), percent=70))
+
+    def _asked(self, query: Query) -> Query:
+        """The query, perhaps with its inner ones in WITH, and with QUALIFY."""
+        if not isinstance(query, Block):
+            return query
+        if any(isinstance(each.of, Block) for each in query.inputs) and self.pick.chance(50):
+            query = replace(query, named=True)
+        plain = query.group is None and not (query.distinct or query.order or query.window)
+        if plain and not any(isinstance(value, Aggregate) for _, value in query.items) and self.pick.chance(15):
+            values = self._expressions(query.inputs)
+            over = self._over(values, (self._flat(values),), (self.pick.one(values.of(*_ORDERED)),))
+            asked = self.pick.one(["= 1", "<= 2", "> 1"]) if over.type in (INT, BIGINT) else "IS NOT NULL"
+            query = replace(query, qualify=(over, asked))
+        return query
+
+    def _as_in_ksql(self, view: ViewOf) -> ViewOf:
+        """The view with ksqlDB's meaning, if no row of what it reads ever goes: a group that is empty would stay."""
+        query = view.query
+        assert isinstance(query, Block)
+        streams = {each.name for each in self.sources if each.kind == "stream"}
+        zeros = any(isinstance(each, Aggregate) and each.function in ("SUM", "AVG") for _, each in query.items)
+        if query.group is None or query.having or zeros or not relations_of(query) <= streams:
+            return view  # SUM and AVG of no values are 0 there
+        return replace(view, query=replace(query, keys_are_there=True), errors="null", shared=False, ksql=True)
 
     def plain(self) -> Block:
         """A filter and a projection."""
@@ -267,6 +331,122 @@ class Views:
         argument = self._summed(values) if function == "SUM" else self._ordered(values)
         kind = {"COUNT": BIGINT, "SUM": BIGINT}.get(function, argument.type)
         return Over(function, argument, kind, partition, order)
+
+    def places(self) -> Block:
+        """Window functions that ask for the place of a row, over an order in which only rows tie that are the same."""
+        inputs = (self._input("a"),)
+        columns = [each for each in inputs[0].columns if each.type in _ORDERED]
+        shown = self.pick.some(columns, 2, 4)
+        values = Expressions(self.pick, shown)
+        partition = tuple(self._flat(values) for _ in range(self.pick.count(0, 1)))
+        how = tuple(self.pick.one(["", "", " DESC", " NULLS LAST"]) for _ in shown)
+        items: list[Value] = [*shown]
+        for _ in range(self.pick.count(1, 3)):
+            items.append(replace(self._placed(values), partition=partition, order=tuple(shown), how=how))
+        qualify = None
+        if self.pick.chance(25):
+            qualify = (Over("ROW_NUMBER", None, BIGINT, partition, tuple(shown), how), self.pick.one(["= 1", "<= 2"]))
+        return Block(inputs, self._named(items), where=self._where(values), qualify=qualify)
+
+    def _placed(self, values: Expressions) -> Over:
+        """A call without its partition and order."""
+        function = self.pick.one(_OF_PLACES)
+        frame = self.pick.one(_FRAMES)
+        match function:
+            case "ROW_NUMBER":
+                return Over(function, None, BIGINT, (), ())
+            case "NTILE":
+                return Over(function, None, BIGINT, (), (), form=f"NTILE({self.pick.count(1, 3)})")
+            case "PERCENT_RANK" | "CUME_DIST":
+                return Over(function, None, DOUBLE, (), ())
+            case "LAG" | "LEAD":
+                argument: Expression = self._flat(values)
+                form = self.pick.one([f"{function}({{0}})", f"{function}({{0}}, 2)", f"{function}({{0}}, 0)"])
+                return Over(function, argument, argument.type, (), (), form=form)
+            case "FIRST_VALUE" | "LAST_VALUE" | "NTH_VALUE":
+                argument = self._flat(values)
+                form = f"{function}({{0}}{', 2' if function == 'NTH_VALUE' else ''})"
+                if function != "NTH_VALUE" and self.pick.chance(30):
+                    form = f"{function}({{0}} IGNORE NULLS)"
+                    frame = self.pick.one([each for each in _FRAMES if each.startswith("ROWS")])
+                return Over(function, argument, argument.type, (), (), frame=frame, form=form)
+            case "SUM":
+                return Over(function, self._summed(values), BIGINT, (), (), frame=frame)
+            case "COUNT":
+                return Over(function, self._ordered(values), BIGINT, (), (), frame=frame)
+            case _:
+                argument = self._ordered(values)
+                return Over(function, argument, argument.type, (), (), frame=frame)
+
+    def ranges(self) -> Block:
+        """Window functions over frames in RANGE, where rows tie."""
+        inputs = (self._input("a"),)
+        values = self._expressions(inputs)
+        partition = tuple(self._flat(values) for _ in range(self.pick.count(0, 1)))
+        items: list[Value] = [*self._columns(inputs)]
+        for _ in range(self.pick.count(1, 2)):
+            order = (self.pick.one(values.of(INT)),)
+            over = self._over(values, partition, order)
+            how = (self.pick.one(["", "", " DESC"]),)
+            frame = "" if "RANK" in over.function else self.pick.one(_RANGES)
+            items.append(replace(over, how=how, frame=frame))
+        return Block(inputs, self._named(items), where=self._where(values))
+
+    def items(self) -> Block:
+        """UNNEST of an array of a relation."""
+        of = self.pick.one([each for each in self.known if INTS in dict(each.columns).values()])
+        first = Input("a", of)
+        array = self.pick.one([each for each in first.columns if each.type == INTS])
+        items = Items(array, self.pick.chance(40))
+        join, on = self.pick.one([(",", None), ("CROSS JOIN", None), ("LEFT JOIN", Constant(True, BOOLEAN))])
+        inputs = (first, Input("u", items, join, on))
+        if self.pick.chance(30):
+            return self._grouped(inputs)
+        return self._projected(inputs)
+
+    def asof(self) -> Block:
+        """ASOF JOIN: the nearest row of a source by a number or a time, beside an equality."""
+        left, right = self._input("a"), Input("b", self.pick.one(self.sources))
+        pairs = _pairs(left.columns, right.columns)
+        near = [pair for pair in pairs if pair[0].type in (INT, BIGINT, DATE, TIMESTAMP)]
+        if not near or _joins_events(left.of):
+            return self.plain()
+        one, other = self.pick.one(near)
+        equal = self.pick.one([pair for pair in pairs if pair[1] != other] or pairs)
+        sign = self.pick.one([">=", ">=", ">", "<", "<="])
+        on = Call("AND", (Call("=", equal, BOOLEAN), Call(sign, (one, other), BOOLEAN)), BOOLEAN)
+        join = self.pick.one(["ASOF JOIN", "ASOF LEFT JOIN"])
+        return self._projected((left, Input("b", right.of, join, on)))
+
+    def in_windows(self) -> Block:
+        """TUMBLE and HOP over a source; Python has no time for some windows of the first and the last year."""
+        of = self.pick.one([each for each in self.sources if TIMESTAMP in dict(each.columns).values()])
+        time = self.pick.one([name for name, kind in of.columns if kind == TIMESTAMP])
+        size, step = self.pick.one([(5, None), (60, None), (3600, None), (5, 1), (60, 20), (3600, 3600)])
+        inputs = (Input("w", InWindows(of, time, size, step)),)
+        first = Subquery(f"w.{time} > TIMESTAMP '0002-01-01 00:00:00' AND w.{time} < TIMESTAMP '9998-01-01 00:00:00'")
+        if self.pick.chance(60):
+            bounds = [each for each in inputs[0].columns if each.name.startswith("window_")]
+            return replace(self._grouped(inputs, (self.pick.one(bounds),)), first=first)
+        return self._projected(inputs, first)
+
+    def by_offset(self) -> Block:
+        """Aggregates of the first and of the last event of a group."""
+        streams = [each for each in self.sources if each.kind == "stream"]
+        if not streams:
+            return self.grouped()
+        made = self._grouped((Input("a", self.pick.one(streams)),))
+        values = self._expressions(made.inputs)
+        items: list[Value] = [value for _, value in made.items]
+        for _ in range(self.pick.count(1, 2)):
+            argument = values.any()
+            function, arg = self.pick.one([("LATEST", "MAX"), ("EARLIEST", "MIN")])
+            if self.pick.chance(75):
+                form, by_order = f"{function}_BY_OFFSET({{0}})", f"ARG_{arg}({{0}}, {{1}})"
+            else:  # with NULLs for values
+                form, by_order = f"{function}_BY_OFFSET({{0}}, FALSE)", f"ARG_{arg}_NULL({{0}}, {{1}})"
+            items.append(Aggregate(f"{function}_BY_OFFSET", argument, argument.type, form=form, by_order=by_order))
+        return replace(made, items=self._named(items))
 
     def set_operation(self) -> SetOperation:
         """Two branches whose columns have the same types."""
@@ -428,7 +608,7 @@ def _can_be_read(view: ViewOf) -> bool:
     return INT in types and VARCHAR in types and len(types) > 2 and not _joins_events(view.query)
 
 
-def _joins_events(query: Query | Relation) -> bool:
+def _joins_events(query: Query | From) -> bool:
     """True if its rows may be pairs of events."""
     if not isinstance(query, Block) or query.group is not None or query.distinct:
         return False

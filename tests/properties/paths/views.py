@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from tests.properties.paths.expressions import Call, Column, Constant, Expression, Shown, can_fail, text
-from tests.properties.paths.values import BIGINT, INT
+from tests.properties.paths.values import BIGINT, INT, TIMESTAMP
 
 Policy = Literal["dead_letter", "stop", "null"]
 POLICIES: Final[tuple[Policy, ...]] = ("dead_letter", "stop", "null")
@@ -32,25 +32,66 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class Items:
+    """The items of an array of an input before, a row each: `UNNEST(a.s4)`.
+
+    Attributes:
+        numbered: WITH ORDINALITY.
+    """
+
+    array: Column
+    numbered: bool = False
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return (("item", INT), *((("place", BIGINT),) if self.numbered else ()))
+
+
+@dataclass(frozen=True)
+class InWindows:
+    """The rows of a relation in windows of time, in seconds: `TUMBLE(s0, s3, …)`, `HOP(s0, s3, …)`.
+
+    Attributes:
+        step: of HOP; None for TUMBLE.
+    """
+
+    of: Relation
+    time: str
+    size: int
+    step: int | None = None
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return (*self.of.columns, ("window_start", TIMESTAMP), ("window_end", TIMESTAMP))
+
+
+From = Relation | Items | InWindows
+
+
+@dataclass(frozen=True)
 class Input:
     """One input of a block; all but the first are joined to those before.
 
     Attributes:
-        of: a relation, or a block that stands in brackets.
+        of: a relation, a block that stands in brackets, or what is made of either.
         join: as JOIN is written, a comma, or empty for the first one.
         on: None for CROSS JOIN, and for a comma.
         within: of two streams, the seconds between partners; None without WITHIN.
     """
 
     alias: str
-    of: Relation | Block
+    of: From | Block
     join: str = ""
     on: Expression | None = None
     within: int | None = None
 
     @property
+    def is_asof(self) -> bool:
+        return self.join.startswith("ASOF")
+
+    @property
     def columns(self) -> tuple[Column, ...]:
-        known = self.of.columns if isinstance(self.of, Relation) else self.of.types
+        known = self.of.types if isinstance(self.of, Block) else self.of.columns
         return tuple(Column(self.alias, name, kind) for name, kind in known)
 
 
@@ -91,6 +132,8 @@ class Aggregate:
     Attributes:
         filter: the condition of FILTER.
         form: how it is written, if it is not `function(argument)`: with `{0}` for the argument.
+        by_order: how DuckDB is asked for it over rows that are numbered in the order of events, `{1}`; empty: as it is
+            written.
     """
 
     function: str
@@ -99,6 +142,7 @@ class Aggregate:
     distinct: bool = False
     filter: Expression | None = None
     form: str = ""
+    by_order: str = ""
 
     @property
     def computed(self) -> Expression | None:
@@ -111,13 +155,27 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Over:
-    """A window function over the rows of a partition."""
+    """A window function over the rows of a partition.
+
+    Attributes:
+        how: what stands behind each of `order`; empty: nothing.
+        frame: `ROWS …`, or `RANGE …`.
+        form: how the call is written, if it is not `function(argument)`: with `{0}` for the argument.
+    """
 
     function: str
     argument: Expression | None
     type: str
     partition: tuple[Expression, ...]
     order: tuple[Expression, ...]
+    how: tuple[str, ...] = ()
+    frame: str = ""
+    form: str = ""
+
+    @property
+    def in_steps(self) -> bool:
+        """True if the frame is by a distance between values."""
+        return self.frame.startswith("RANGE") and any(letter.isdigit() for letter in self.frame)
 
 
 Value = Expression | Aggregate | Over
@@ -165,6 +223,9 @@ class Block:
             so that no rows tie that are not the same.
         limit: `LIMIT …`.
         first_of: by how many of the expressions of `order` rows are told apart by DISTINCT ON.
+        qualify: a window function, and what is asked of it.
+        named: queries in FROM stand in WITH.
+        keys_are_there: rows of which a key of the group is NULL are left out, as `SEMANTICS = 'ksql'` has it.
     """
 
     inputs: tuple[Input, ...]
@@ -179,6 +240,9 @@ class Block:
     limit: str = ""
     first_of: int = 0
     window: Window | None = None
+    qualify: tuple[Over, str] | None = None
+    named: bool = False
+    keys_are_there: bool = False
 
     @property
     def types(self) -> tuple[tuple[str, str], ...]:
@@ -188,7 +252,17 @@ class Block:
     def sql(self) -> str:
         window = f" {self.window.sql}" if self.window is not None else ""
         final = " EMIT FINAL" if self.window is not None and self.window.final else ""
-        return f"SELECT {self.selected()} {self.source()}{window}{self.condition()}{self.grouped()}{final}"
+        parts = f"{self.selected()} {self.source()}{window}{self.condition()}{self.grouped()}{final}"
+        return f"{self._names()}SELECT {parts}"
+
+    def _names(self) -> str:
+        """WITH, and the queries that FROM names."""
+        parts = [f"{name} AS ({each.sql})" for each, name in self._named().items()]
+        return f"WITH {', '.join(parts)} " if parts else ""
+
+    def _named(self) -> dict[Block, str]:
+        blocks = dict.fromkeys(each.of for each in self.inputs if isinstance(each.of, Block)) if self.named else {}
+        return {each: f"q{place}" for place, each in enumerate(blocks)}
 
     def selected(self, shown: Shown = lambda _: None) -> str:
         """The SELECT list."""
@@ -199,7 +273,8 @@ class Block:
 
     def source(self) -> str:
         """The FROM clause."""
-        return "FROM " + " ".join(_input(each) for each in self.inputs)
+        names = self._named()
+        return "FROM " + " ".join(_input(each, names) for each in self.inputs)
 
     def condition(self) -> str:
         """The WHERE clause, with the space before it."""
@@ -212,12 +287,15 @@ class Block:
         group = [text(each, shown) for each in self.group or ()]
         by = f" GROUP BY {self.sets.format(*group) if self.sets else ', '.join(group)}" if group else ""
         having = f" HAVING {self.having}" if self.having else ""
+        if self.qualify is not None:
+            having += f" QUALIFY {value_text(self.qualify[0], shown)} {self.qualify[1]}"
         order = ", ".join(f"{text(each, shown)}{how}" for each, how in self.order)
         return f"{by}{having}{f' ORDER BY {order}' if order else ''}{f' {self.limit}' if self.limit else ''}"
 
     def row_expressions(self) -> Iterator[Expression]:
         """What is computed of each row that WHERE lets through: its own values, and what is grouped by or added up."""
-        for _, value in self.items:
+        asked = [self.qualify[0]] if self.qualify is not None else []
+        for value in (*(value for _, value in self.items), *asked):
             match value:
                 case Aggregate():
                     yield from () if value.computed is None else (value.computed,)
@@ -230,9 +308,14 @@ class Block:
         yield from (each for each, _ in self.order)
 
     @property
-    def in_time(self) -> bool:
-        """True if it reads the times of events, which DuckDB has no clause for."""
-        return self.window is not None or any(each.within is not None for each in self.inputs)
+    def in_words_of_its_own(self) -> bool:
+        """True if DuckDB has no clause for some part of it, or one that means something else."""
+        values = [value for _, value in self.items]
+        by_order = any(isinstance(value, Aggregate) and value.by_order for value in values)
+        in_steps = any(isinstance(value, Over) and value.in_steps for value in values)
+        joins = any(each.within is not None or each.is_asof for each in self.inputs)
+        windows = any(isinstance(each.of, InWindows) for each in self.inputs)
+        return self.window is not None or joins or windows or by_order or in_steps or self.keys_are_there
 
     @property
     def can_fail(self) -> bool:
@@ -312,6 +395,7 @@ class ViewOf:
 
     Attributes:
         shared: `STATE = 'shared'`.
+        ksql: `SEMANTICS = 'ksql'`, which has `ERRORS = 'null'`.
     """
 
     name: str
@@ -319,6 +403,7 @@ class ViewOf:
     errors: Policy = "dead_letter"
     options: tuple[tuple[str, str], ...] = ()
     shared: bool = False
+    ksql: bool = False
 
     @property
     def statement(self) -> str:
@@ -336,7 +421,8 @@ class ViewOf:
     def all_options(self) -> tuple[tuple[str, str], ...]:
         errors = () if self.errors == "dead_letter" else (("ERRORS", self.errors),)
         state = (("STATE", "shared"),) if self.shared and "STATE" not in dict(self.options) else ()
-        return (*errors, *state, *self.options)
+        semantics = (("SEMANTICS", "ksql"),) if self.ksql else ()
+        return (*errors, *state, *semantics, *self.options)
 
     @property
     def pipeline(self) -> str:
@@ -366,19 +452,37 @@ def value_text(value: Value, shown: Shown) -> str:
             return f"{called} FILTER (WHERE {text(value.filter, shown)})" if filtered and value.filter else called
         case Over():
             argument = text(value.argument, shown) if value.argument is not None else ""
+            called = value.form.format(argument) if value.form else f"{value.function}({argument})"
             by = ", ".join(text(each, shown) for each in value.partition)
-            order = ", ".join(text(each, shown) for each in value.order)
-            clauses = [f"PARTITION BY {by}" if by else "", f"ORDER BY {order}" if order else ""]
-            return f"{value.function}({argument}) OVER ({' '.join(each for each in clauses if each)})"
+            how = value.how or ("",) * len(value.order)
+            order = ", ".join(f"{text(each, shown)}{way}" for each, way in zip(value.order, how, strict=True))
+            clauses = [f"PARTITION BY {by}" if by else "", f"ORDER BY {order}" if order else "", value.frame]
+            return f"{called} OVER ({' '.join(each for each in clauses if each)})"
         case _:
             return text(value, shown)
 
 
-def _input(each: Input) -> str:
-    of = each.of.name if isinstance(each.of, Relation) else f"({each.of.sql})"
+def _input(each: Input, names: Mapping[Block, str]) -> str:
     on = f" ON {text(each.on)}" if each.on is not None else ""
     within = f" WITHIN {each.within} SECONDS" if each.within is not None else ""
-    return f"{each.join} {of} AS {each.alias}{within}{on}".strip()
+    columns = ""
+    match each.of:
+        case Relation():
+            of = each.of.name
+        case Items():
+            of, columns = items_text(each.of), f" ({', '.join(name for name, _ in each.of.columns)})"
+        case InWindows():
+            sizes = [each.of.size] if each.of.step is None else [each.of.step, each.of.size]
+            parts = [each.of.of.name, each.of.time, *(f"INTERVAL '{size}' SECOND" for size in sizes)]
+            of = f"{'TUMBLE' if each.of.step is None else 'HOP'}({', '.join(parts)})"
+        case Block():
+            of = names.get(each.of) or f"({each.of.sql})"
+    return f"{each.join} {of} AS {each.alias}{columns}{within}{on}".strip()
+
+
+def items_text(items: Items) -> str:
+    """What stands in FROM, in our language and in DuckDB alike."""
+    return f"UNNEST({items.array.sql}){' WITH ORDINALITY' if items.numbered else ''}"
 
 
 def relations_of(query: Query) -> set[str]:
@@ -387,5 +491,13 @@ def relations_of(query: Query) -> set[str]:
         return relations_of(query.outer)
     if isinstance(query, SetOperation):
         return relations_of(query.left) | relations_of(query.right)
-    found = [{each.of.name} if isinstance(each.of, Relation) else relations_of(each.of) for each in query.inputs]
-    return set().union(*found)
+    found: set[str] = set()
+    for each in query.inputs:
+        match each.of:
+            case Block():
+                found |= relations_of(each.of)
+            case InWindows():
+                found.add(each.of.of.name)
+            case Relation():
+                found.add(each.of.name)
+    return found
