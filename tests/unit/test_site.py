@@ -67,3 +67,11 @@ def test_the_page_for_programs_links_to_pages_that_there_are() -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", text)
     assert len(links) > 20
     assert [link for link in links if link not in PAGES] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("design/")])
+def test_a_page_of_the_design_says_whether_it_holds(page: str) -> None:
+    """Below its title, which begins with its number: current, perhaps with what another page changed, or superseded."""
+    title, _, status = (ROOT / "docs" / page).read_text().splitlines()[:3]
+    assert title.startswith(f"# {page.removeprefix('design/')[:4]}: ")
+    assert re.match(r"Status: (current\b|superseded by \[\d{4}\])", status), status
