@@ -7,6 +7,7 @@ copied beside its HTML, for readers that are programs: `llms.txt` links to it.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             _section(nav, _SECTIONS.get(folder, _SECTIONS[""])).append(page)
     config.nav = nav
     return config
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Show a bar in the code of a table as itself: GitHub wants an escape there, which Python-Markdown shows."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace("\\|", "|"), html, flags=re.DOTALL)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

@@ -12,7 +12,7 @@ from mkdocs.config import load_config
 from mkdocs.config.defaults import MkDocsConfig
 
 from infra.house.plan import ROOT
-from infra.site import named, on_config, on_post_build, pages
+from infra.site import named, on_config, on_page_content, on_post_build, pages
 
 PAGES = pages(ROOT / "docs")
 
@@ -46,6 +46,11 @@ def test_the_markdown_of_a_page_stands_beside_its_html(tmp_path: Path) -> None:
     (docs / "concepts" / "epoch.md").write_text("# Epoch\n")
     on_post_build(_config(docs, [], site_dir=str(site)))
     assert (site / "concepts" / "epoch.md").read_text() == "# Epoch\n"
+
+
+def test_a_bar_in_the_code_of_a_table_is_shown_as_itself() -> None:
+    html = "<p><code>a \\| b</code></p><td><code>a \\|\\| b</code></td>"
+    assert on_page_content(html) == "<p><code>a \\| b</code></p><td><code>a || b</code></td>"
 
 
 @pytest.mark.parametrize("page", PAGES)
