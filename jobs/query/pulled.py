@@ -5,7 +5,7 @@ gives them, and the clock.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
@@ -332,14 +332,24 @@ def _or_else(inner: exp.Expr | None, name: str) -> tuple[str, bool]:
 # Every one of a query is the same moment, so that its parts fit together. No view can use them: a view gives the same
 # rows of the same tables whenever it is computed. A column, or a name that the query gives, hides the words.
 
-_INSTANT: Final = "%Y-%m-%d %H:%M:%S.%f"
-_MOMENTS: Final = {
-    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "GETDATE"), (t.TIMESTAMP, _INSTANT)),
-    **dict.fromkeys(("TRANSACTION_TIMESTAMP", "STATEMENT_TIMESTAMP", "CLOCK_TIMESTAMP"), (t.TIMESTAMP, _INSTANT)),
-    "CURRENT_DATE": (t.DATE, "%Y-%m-%d"),
-    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), (t.TIME, "%H:%M:%S")),
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def _instant(moment: dt.datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+_MOMENTS: Final[Mapping[str, tuple[SqlType, Callable[[dt.datetime], str]]]] = {
+    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "GETDATE"), (t.TIMESTAMP, _instant)),
+    **dict.fromkeys(("TRANSACTION_TIMESTAMP", "STATEMENT_TIMESTAMP", "CLOCK_TIMESTAMP"), (t.TIMESTAMP, _instant)),
+    "CURRENT_DATE": (t.DATE, lambda moment: moment.strftime("%Y-%m-%d")),
+    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), (t.TIME, lambda moment: moment.strftime("%H:%M:%S"))),
+    "UNIX_TIMESTAMP": (t.BIGINT, lambda moment: str((moment - _EPOCH) // dt.timedelta(milliseconds=1))),
+    "UNIX_DATE": (t.INT, lambda moment: str((moment - _EPOCH).days)),
 }
-"""{name: type and form of the moment}."""
+"""{name: type and text of the moment}."""
+_OF_VALUES: Final = ("UNIX_TIMESTAMP", "UNIX_DATE")
+"""Those that with an argument are functions of it, as in ksqlDB."""
 _WORDS: Final = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME")
 """Those that stand without brackets."""
 E = TypeVar("E", bound=exp.Expr)
@@ -357,8 +367,8 @@ def with_clock(tree: E, columns: Collection[str], moment: dt.datetime, unnamed: 
         name = _asked(node, hidden)
         if name is None:
             continue
-        sql_type, form = _MOMENTS[name]
-        made: exp.Expr = exp.Cast(this=exp.Literal.string(moment.strftime(form)), to=data_type(sql_type))
+        sql_type, text = _MOMENTS[name]
+        made: exp.Expr = exp.Cast(this=exp.Literal.string(text(moment)), to=data_type(sql_type))
         if isinstance(node.parent, exp.Select) and node.arg_key == "expressions" and unnamed == "postgres":
             made = exp.Alias(this=made, alias=identifier(name.lower()))
         made.meta.update(node.meta)
@@ -373,4 +383,6 @@ def _asked(node: exp.Expr, hidden: Collection[str]) -> str | None:
         return None
     if isinstance(node, exp.Column):
         return name if not node.table and name in _WORDS and name.lower() not in hidden else None
+    if name in _OF_VALUES and node.expressions:
+        return None
     return name if all(isinstance(each, exp.Literal) for each in node.expressions) else None
