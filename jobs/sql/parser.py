@@ -433,6 +433,8 @@ class Grammar(ChangeClauses, FunctionClauses):
     def _show(self) -> Statement:
         if self._next and self._next.text.upper() == "VIEWS":
             self._match_text_seq("MATERIALIZED")
+        if self._next and self._next.text.upper() == "TOPICS":
+            self._match_text_seq("ALL")  # ksqlDB's word for topics of its own: there are none here
         if not self._match_texts(_SHOWN):
             word = self._curr.text if self._curr else ""
             hint = "DESCRIBE name" if word.upper() in ("COLUMNS", "CREATE") else meant(word, _SHOWN)

@@ -150,6 +150,7 @@ def test_insert_select() -> None:
         ("DROP MATERIALIZED VIEW v", Drop(what="VIEW", name="v")),
         ("LIST STREAMS", Show(what="STREAMS")),
         ("SHOW QUERIES EXTENDED", Show(what="QUERIES", extended=True)),
+        ("SHOW ALL TOPICS", Show(what="TOPICS")),
         ("DESCRIBE s", Describe(name="s")),
         ("DESCRIBE s EXTENDED", Describe(name="s", extended=True)),
         ("describe extended `S`", Describe(name="S", extended=True)),
