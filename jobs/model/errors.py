@@ -23,6 +23,11 @@ StrandlineError
 │   ├── OffsetsVanished           source.offsets_vanished     stop
 │   ├── TopicReplaced             source.topic_replaced       stop
 │   ├── RecordsReplaced           source.records_replaced     stop
+│   ├── DeltaMissing              source.delta_missing        stop
+│   ├── DeltaUnsupported          source.delta_unsupported    stop    names the feature
+│   ├── DeltaVersionGone          source.delta_version_gone   stop
+│   ├── DeltaSchemaChanged        source.delta_schema_changed stop    names the column
+│   ├── DeltaRowsRemoved          source.delta_rows_removed   stop
 │   └── EncodeFailed              source.encode_failed        stop
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
@@ -248,6 +253,37 @@ class RecordsReplaced(SourceError):
     have them was elected leader. Stop: rebuild the source."""
 
     code = "source.records_replaced"
+
+
+class DeltaMissing(SourceError):
+    """There is no Delta table at the place that a source names. Stop: correct DELTA = …, or the rights to read it."""
+
+    code = "source.delta_missing"
+
+
+class DeltaUnsupported(SourceError):
+    """A Delta table uses a feature that is not read; the message names it. Stop: nothing of it was taken in."""
+
+    code = "source.delta_unsupported"
+
+
+class DeltaVersionGone(SourceError):
+    """A version of a Delta table, or a file of it, was removed before it was read (VACUUM, log retention). Stop: put
+    the files back, or drop the source and create it again from a version that is still there."""
+
+    code = "source.delta_version_gone"
+
+
+class DeltaSchemaChanged(SourceError):
+    """A column of a Delta table is not what the source declares any more. Stop: drop the source and create it again."""
+
+    code = "source.delta_schema_changed"
+
+
+class DeltaRowsRemoved(SourceError):
+    """A commit of a Delta table takes rows away, and the source is a stream. Stop: declare it as a table."""
+
+    code = "source.delta_rows_removed"
 
 
 class EncodeFailed(SourceError):

@@ -1,0 +1,290 @@
+"""The rows of a foreign table: of a version, and those that a commit takes away and brings.
+
+    change files            each row with what became of it                UPDATE, DELETE, MERGE with change feed
+    only new files          all their rows come                            append
+    one file, two vectors   the rows that only one of the two leaves       the same with deletion vectors
+    files for files         the rows that are not in both, one by one      copy on write, OVERWRITE, RESTORE
+
+A commit that only rearranges rows (OPTIMIZE, ZORDER BY, REORG) says so in its actions: nothing of it is read.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.jobs.ingest.delta.table import live_rows
+from strandline.jobs.ingest.delta.values import conformed, found_in, named, partition_values, path_of
+from strandline.jobs.ingest.formats.coerce import Misfit
+from strandline.jobs.model.errors import DeltaSchemaChanged, DeltaUnsupported
+from strandline.state_store.delta.deletion_vectors import deleted_positions
+from strandline.state_store.delta.rows import CHANGE_TYPE, INSERTIONS
+from strandline.state_store.errors import CorruptState, KeyRefused, VersionGone
+from strandline.state_store.row_lanes import row_lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from strandline.jobs.ingest.delta.columns import Node
+    from strandline.jobs.ingest.delta.table import Action, Commit, ForeignTable, Schema
+
+_BATCH: Final = 10_000
+"""Rows that are read at once: as many as a run of records has."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Some rows of a version, all of which come or all of which go.
+
+    Attributes:
+        rows: the columns that the language has types for, by their names.
+        gone: they are taken away.
+    """
+
+    rows: pa.Table
+    gone: bool = False
+
+
+def rows_of(table: ForeignTable, version: int, first: int = 0) -> Iterator[pa.Table]:
+    """The rows of a version, in the order of its files' paths, from the one at place `first` on.
+
+    Raises:
+        DeltaVersionGone: a file is gone. DeltaUnsupported, DeltaSchemaChanged: it cannot be read.
+    """
+    reader = _Reader(table, version)
+    for body in table.files(version):
+        count = live_rows(body) if first else None
+        if first and count is not None and count <= first:
+            first -= count
+            continue
+        for rows in reader.live(body):
+            if first >= rows.num_rows:
+                first -= rows.num_rows
+            else:
+                yield rows.slice(first)
+                first = 0
+
+
+def count_of(table: ForeignTable, version: int) -> int:
+    """How many rows a version has."""
+    reader = _Reader(table, version)
+    return sum(reader.count(body) for body in table.files(version))
+
+
+def changes_of(table: ForeignTable, version: int) -> Iterator[Changes]:
+    """What a commit changes: first the rows that go, then those that come. Errors as of `rows_of`."""
+    commit = table.commit(version)
+    after = _Reader(table, version)
+    if commit.changes:
+        listed = [after.listed(body) for body in commit.changes]
+        yield from (Changes(gone, gone=True) for gone, _ in listed if gone.num_rows)
+        yield from (Changes(came) for _, came in listed if came.num_rows)
+    elif commit.removes:
+        yield from _compared(table, commit, after)
+    else:
+        for body in commit.adds:
+            yield from (Changes(rows) for rows in after.live(body))
+
+
+def check_files(table: ForeignTable, version: int, *, snapshot: bool) -> None:
+    """Raise DeltaVersionGone unless the files are there that hold the rows of a version, or what its commit changes."""
+    commit = table.commit(version)
+    bodies = table.files(version) if snapshot else commit.changes or (*commit.adds, *commit.removes)
+    for body in bodies:
+        name = path_of(str(body["path"]))
+        if not (table.path / name).exists():
+            raise table.gone(version, f"VACUUM took the file '{name}'")
+
+
+def _compared(table: ForeignTable, commit: Commit, after: _Reader) -> Iterator[Changes]:
+    """The rows that are in the files of one side only, each as often as it is there more often."""
+    before = _Reader(table, commit.version - 1)
+    was = {str(body["path"]): body for body in commit.removes}
+    gone, came = [], []
+    for body in commit.adds:
+        other = was.pop(str(body["path"]), None)
+        if other is None:
+            came += list(after.live(body))
+        else:
+            first, second = after.between(other, body)
+            gone.append(first)
+            came.append(second)
+    gone += [rows for body in was.values() for rows in before.live(body)]
+    if gone and came:
+        only_gone, only_came = _apart(_whole(gone, before), _whole(came, after))
+        gone, came = [only_gone], [only_came]
+    yield from (Changes(rows, gone=True) for rows in gone if rows.num_rows)
+    yield from (Changes(rows) for rows in came if rows.num_rows)
+
+
+def _whole(parts: Sequence[pa.Table], reader: _Reader) -> pa.Table:
+    return pa.concat_tables([reader.empty, *parts])
+
+
+def _apart(gone: pa.Table, came: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The two without the rows that they share. Rows are the same if their values are, in columns of the same types."""
+    if gone.schema != came.schema or not gone.num_rows or not came.num_rows:
+        return gone, came
+    keys = np.concatenate([row_hashes(gone), row_hashes(came)], axis=1)
+    order = np.lexsort((keys[1], keys[0]))
+    sign = np.concatenate([np.full(gone.num_rows, -1), np.full(came.num_rows, 1)])[order]
+    ordered = keys[:, order]
+    starts = np.flatnonzero(np.r_[True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)])
+    sizes = np.diff(np.r_[starts, len(order)])
+    # Of each group of equal rows, those of the side that has fewer are all left out, and as many of the other.
+    net = np.repeat(np.add.reduceat(sign, starts), sizes)
+    kept = np.zeros(len(order), np.bool_)
+    for weight in (-1, 1):
+        of_side = sign == weight
+        running = np.cumsum(of_side)
+        before = np.repeat((running - of_side)[starts], sizes)
+        kept |= of_side & (running - before <= weight * net)
+    mask = np.zeros(len(order), np.bool_)
+    mask[order] = kept
+    return gone.filter(pa.array(mask[: gone.num_rows])), came.filter(pa.array(mask[gone.num_rows :]))
+
+
+def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
+    """The two lanes of each row (`state_store.digest`), of shape (2, rows)."""
+    parts = [row_lanes(batch) for batch in rows.to_batches() if batch.num_rows]
+    return np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.uint64)
+
+
+class _Reader:
+    """Reads data files as rows of one version."""
+
+    def __init__(self, table: ForeignTable, version: int) -> None:
+        self._table, self._version = table, version
+        self._schema: Schema = table.schema(version)
+        self._columns = [each for each in self._schema.columns if each.type is not None]
+
+    @property
+    def empty(self) -> pa.Table:
+        """No rows."""
+        types = named(self._columns)
+        return pa.schema([(name, sql_type.arrow()) for name, sql_type in types.items()]).empty_table()
+
+    def live(self, body: Action) -> Iterator[pa.Table]:
+        """The rows of a file that its deletion vector leaves."""
+        file = self._open(body)
+        gone = self._gone(body, file.metadata.num_rows)
+        begin = 0
+        for rows in self._batches(file, body):
+            first, last = np.searchsorted(gone, (begin, begin + rows.num_rows))
+            if first != last:
+                kept = np.ones(rows.num_rows, np.bool_)
+                kept[gone[first:last] - begin] = False
+                begin += rows.num_rows
+                yield rows.filter(pa.array(kept))
+            else:
+                begin += rows.num_rows
+                yield rows
+
+    def between(self, before: Action, after: Action) -> tuple[pa.Table, pa.Table]:
+        """Of one file, the rows that only the first deletion vector leaves, and those that only the second leaves."""
+        file = self._open(after)
+        count = file.metadata.num_rows
+        was, now = (self._gone(body, count) for body in (before, after))
+        gone, came = np.setdiff1d(now, was), np.setdiff1d(was, now)
+        if not len(gone) and not len(came):
+            return self.empty, self.empty
+        rows = pa.concat_tables([self.empty, *self._batches(file, after)])
+        return rows.take(pa.array(gone)), rows.take(pa.array(came))
+
+    def listed(self, body: Action) -> tuple[pa.Table, pa.Table]:
+        """The rows of a file of changes: those that go, and those that come."""
+        file = self._open(body)
+        rows = pa.concat_tables([self.empty, *self._batches(file, body)])
+        came = pc.is_in(file.read([CHANGE_TYPE])[CHANGE_TYPE].cast(pa.string()), value_set=pa.array(INSERTIONS))
+        return rows.filter(pc.invert(came)), rows.filter(came)
+
+    def count(self, body: Action) -> int:
+        """How many rows of a file there are."""
+        known = live_rows(body)
+        if known is not None:
+            return known
+        rows = self._open(body).metadata.num_rows
+        return int(rows) - len(self._gone(body, rows))
+
+    def _batches(self, file: pq.ParquetFile, body: Action) -> Iterator[pa.Table]:
+        stored = file.schema_arrow
+        places = {
+            node.name: found_in(stored, node) for node in self._columns if node.name not in self._schema.partitions
+        }
+        wanted = [found.name for found in places.values() if found is not None]
+        if not wanted:  # all columns are newer than the file, or in the log
+            counts = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+            yield from (self._conformed(None, count, places, body) for count in counts)
+            return
+        for batch in file.iter_batches(_BATCH, columns=wanted, use_threads=False):
+            yield self._conformed(batch, batch.num_rows, places, body)
+
+    def _conformed(
+        self, batch: pa.RecordBatch | None, rows: int, places: dict[str, pa.Field | None], body: Action
+    ) -> pa.Table:
+        columns: dict[str, pa.Array] = {}
+        for node in self._columns:
+            assert node.type is not None, "those of other types are left out"
+            found = places.get(node.name)
+            try:
+                if node.name in self._schema.partitions:
+                    columns[node.name] = partition_values(self._partition(body, node), node, rows)
+                elif found is None or batch is None:
+                    columns[node.name] = pa.nulls(rows, node.type.arrow())
+                else:
+                    columns[node.name] = conformed(batch.column(found.name), node)
+            except Misfit as error:
+                raise DeltaSchemaChanged(
+                    f"column '{node.name}' of '{self._table.path}', version {self._version}: {error}",
+                    hint="a file has values that are not of the table's column",
+                ) from error
+        return pa.table(columns)
+
+    def _partition(self, body: Action, node: Node) -> str | None:
+        values: dict[str, Any] = body.get("partitionValues") or {}
+        for name in (node.physical, node.name):
+            if name in values:
+                found = values[name]
+                return None if found is None else str(found)
+        found = next((value for name, value in values.items() if name.lower() == node.name), None)
+        if found is None and not values:
+            raise DeltaUnsupported(
+                f"version {self._version} of '{self._table.path}' removes a file without the values of its partition",
+                hint="write with extended file metadata, as Spark and delta-rs do",
+            )
+        return None if found is None else str(found)
+
+    def _gone(self, body: Action, rows: int) -> NDArray[np.int64]:
+        try:
+            return deleted_positions(self._table.path, body.get("deletionVector"), rows)
+        except VersionGone as error:
+            raise self._table.gone(self._version, "VACUUM took a deletion vector") from error
+        except CorruptState as error:
+            raise DeltaUnsupported(f"{error.message}, version {self._version}", hint=_CLONE) from error
+
+    def _open(self, body: Action) -> pq.ParquetFile:
+        name = path_of(str(body["path"]))
+        if "://" in name or name.startswith(("/", "file:")) or ".." in PurePosixPath(name).parts:
+            raise DeltaUnsupported(
+                f"version {self._version} of '{self._table.path}' names a file outside the table: '{name}'", hint=_CLONE
+            )
+        try:
+            place = self._table.path / name
+            source = place if isinstance(place, Path) else io.BytesIO(place.read_bytes())
+            return pq.ParquetFile(source, page_checksum_verification=True)
+        except FileNotFoundError as error:
+            raise self._table.gone(self._version, f"VACUUM took the file '{name}'") from error
+        except (OSError, pa.ArrowException, KeyRefused) as error:
+            raise DeltaUnsupported(f"the file '{name}' of '{self._table.path}' does not read: {error}") from error
+
+
+_CLONE: Final = "a shallow clone reads the files of another table: name that table, or make a deep clone"
