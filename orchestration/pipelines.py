@@ -158,7 +158,7 @@ def pipeline_of(
         return None
     specs = tuple(spec for definition in definitions for spec in translator.specs(definition))
     checks = pipeline_checks(name, definitions, translator, settings)
-    topics = {each.topic: asset_key(Role.TOPIC, each.topic) for each in definitions if isinstance(each, Source)}
+    topics = {each.topic: asset_key(Role.TOPIC, each.upstream) for each in definitions if isinstance(each, Source)}
     drain = dg.define_asset_job(
         f"drain_{identifier(name)}",
         selection=dg.AssetSelection.assets(*assets.keys).without_checks() | made_by(checks.cheap),

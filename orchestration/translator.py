@@ -110,6 +110,15 @@ class Translator:
                 return asset_key(Role.LOG, relation)
 
     def _topic(self, source: Source) -> dg.AssetSpec:
+        if source.foreign:
+            return dg.AssetSpec(
+                asset_key(Role.TOPIC, source.upstream),
+                description=f"Delta table `{source.upstream}`, which others write: only read, commit by commit.",
+                group_name=identifier(source.pipeline),
+                kinds={"deltalake"},
+                **ownership_of(source, Role.TOPIC),
+                metadata={"dagster/uri": source.upstream, "start_version": source.options["START_VERSION"]},
+            )
         return dg.AssetSpec(
             asset_key(Role.TOPIC, source.topic),
             description=f"Topic `{source.topic}`: keys {source.key_format}, values {source.value_format}.",
@@ -125,7 +134,7 @@ class Translator:
             Role.LOG,
             source,
             table=tables.event_log(source),
-            deps=[asset_key(Role.TOPIC, source.topic), *inputs],
+            deps=[asset_key(Role.TOPIC, source.upstream), *inputs],
             description=described(
                 f"Events of `{source.name}` from topic `{source.topic}`, one row each, only ever appended.",
                 source.sql,
@@ -145,7 +154,7 @@ class Translator:
             Role.DEAD_LETTERS,
             source,
             table=tables.dead_letters(source.name),
-            deps=[asset_key(Role.TOPIC, source.topic)],
+            deps=[asset_key(Role.TOPIC, source.upstream)],
             description=f"Records of topic `{source.topic}` that could not be decoded: offset, raw bytes, the reason.",
             code_version=code_hash(source.sql),
             metadata={COLUMN_SCHEMA: column_schema(DEAD_LETTER_COLUMNS)},

@@ -91,7 +91,7 @@ def _nodes(definition: Definition) -> Iterator[Node]:
         state = definition.maintenance.state if isinstance(definition, View) else "full"
         yield Node(name, name, "view", name, pipeline, state)
         return
-    yield Node(_topic(definition), definition.topic, "topic", name, pipeline)
+    yield Node(_topic(definition), definition.upstream, "topic", name, pipeline)
     event_log = tables.event_log(definition)
     yield Node(event_log, event_log, "event log", name, pipeline)
     if event_log != name:
@@ -111,4 +111,4 @@ def _edges(definition: Definition) -> Iterator[tuple[str, str]]:
 
 
 def _topic(source: Source) -> str:
-    return f"topic/{source.topic}"
+    return f"topic/{source.upstream}"

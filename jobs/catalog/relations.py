@@ -10,6 +10,8 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.relation import (
+    BAG,
+    COPY,
     DEAD_LETTER_COLUMNS,
     FAILED_ROW_COLUMNS,
     META_COLUMNS,
@@ -51,6 +53,8 @@ def relation_of(definition: Source | View) -> Relation:
         return Relation(definition.name, columns, "keyed", definition.row_key, hidden)
     if definition.kind == "stream":
         return Relation(definition.name, (*columns, *META_COLUMNS), "append")
+    if definition.bag:
+        return Relation(definition.name, columns, "keyed", (COPY,), (*BAG, *PLACE))
     return Relation(definition.name, columns, "keyed", definition.key, PLACE)
 
 
@@ -67,7 +71,8 @@ def event_log(source: Source) -> Relation:
     Its key is the source's: events with the same key are versions of one row.
     """
     columns = tuple((c.name, c.type) for c in source.columns)
-    return Relation(tables.event_log(source), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append", source.key)
+    marks = ((TOMBSTONE, t.BOOLEAN), *(BAG[1:] if source.bag else ()))
+    return Relation(tables.event_log(source), (*columns, *META_COLUMNS, *marks), "append", source.key)
 
 
 def companion(name: str, catalog: Catalog) -> Relation | None:

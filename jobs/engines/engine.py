@@ -19,6 +19,8 @@ Dialect = Literal["spark", "duckdb"]
 
 NEGATIVE_WEIGHT = "strandline: negative weight"
 """The message with which a rule's SQL fails when a row is retracted that is not there; `refresh` looks for it."""
+DUPLICATE_KEY = "strandline: duplicate key"
+"""The message with which it fails when a key of a source gets more than one row."""
 FAILS_ON_A_ROW = "strandline: a row fails: "
 """The begin of the message with which a row fails; the expression, or the expectation that it breaks, follows."""
 NO_DATE = "[NUMERIC_VALUE_OUT_OF_RANGE] The day is in none of the years 1 to 9999"

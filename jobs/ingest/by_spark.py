@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
 from strandline.jobs.ingest.ranges import ranges_of
+from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
 from strandline.state_store.spark.table import Table
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class SparkIntake(Intake):
         meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
         meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
         if self._source.kind == "table":
-            meta.append(f.col("_tombstone"))
+            meta.append(f.col(TOMBSTONE))
+        if self._source.bag:
+            meta.append(f.col(ROW_HASH))
         rows = _from(self._rows.where(f.col("_error").isNull()), first).select(*visible, *meta)
         return self._table(log_spec(self._source)).append(rows, record)
 

@@ -6,7 +6,8 @@ All sources of a pipeline share one set of columns, since one Spark source reads
     _running_time TIMESTAMP    largest `_timestamp` of the good records so far in this range, this one included
     _headers ARRAY<STRUCT<key, value>>
     _key BINARY · _value BINARY · _error STRING     filled for broken records only: dead letters
-    _tombstone BOOLEAN         a null value in a table's topic
+    _tombstone BOOLEAN         a null value in a table's topic; of a foreign table, a row that goes
+    __row STRING               hash of the visible columns, of bags only
     s0 STRUCT<…>, s1 STRUCT<…>, …                   the visible columns of the first, second, … source
     _range STRUCT<next, first, good, broken, first_time, running_time, leader_epoch>
                                only in a range's last row, its range row (see `close`)
@@ -21,14 +22,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.jobs.ingest.delta.values import as_type
 from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.timestamps import reader
+from strandline.jobs.ingest.logs.delta_log import RowRecords
 from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ALL_HEADERS
-from strandline.jobs.model.relation import HEADERS
+from strandline.jobs.model.errors import DeltaRowsRemoved, DeltaSchemaChanged
+from strandline.jobs.model.relation import HEADERS, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.types import BaseType
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.formats.columns import Errors
     from strandline.jobs.ingest.formats.format import Format
     from strandline.jobs.ingest.logs.log import Records
-    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.definitions import Column, Source
 
 
 # The headers of records as columns: all of them, or the value of one.
@@ -73,7 +78,8 @@ _LEAD = (
     ("_key", "BINARY"),
     ("_value", "BINARY"),
     ("_error", "STRING"),
-    ("_tombstone", "BOOLEAN"),
+    (TOMBSTONE, "BOOLEAN"),
+    (ROW_HASH, "STRING"),
 )
 
 
@@ -127,7 +133,8 @@ class Decoder:
             "_running_time": _instants(running, broken | (running == NEVER)),
             "_headers": all_headers(records, self._schema.field("_headers").type),
             **_dead_letters(records, errors),
-            "_tombstone": self._tombstones(records),
+            TOMBSTONE: self._tombstones(records),
+            **({ROW_HASH: _row_hashes(visible, self._source)} if self._source.bag else {}),
             self._column: pa.StructArray.from_arrays(visible, fields=list(filled), mask=pa.array(broken)),
         }
         return self._record_batch(arrays, len(records))
@@ -148,13 +155,26 @@ class Decoder:
         )
 
     def _check_presence(self, records: Records, errors: Errors) -> None:
-        """Check that a stream's event has a value, a table's a key."""
+        """Check that a stream's event has a value, a table's a key.
+
+        Raises:
+            DeltaRowsRemoved: rows go from a foreign table that a stream reads.
+        """
+        if isinstance(records, RowRecords) and records.gone and self._source.kind == "stream":
+            raise DeltaRowsRemoved(
+                sentence("{} takes rows away, and '{}' is a stream", records.where, Name(self._source.name)),
+                hint="declare it as a table: CREATE TABLE … WITH (DELTA = …)",
+            )
         wanted, what = (records.values, "no value") if self._source.kind == "stream" else (records.keys, "no key")
         if None in wanted:
             errors.update((row, what) for row, payload in enumerate(wanted) if payload is None)
 
     def _visible(self, records: Records, errors: Errors) -> list[pa.Array]:
         """The visible columns in declared order."""
+        if isinstance(records, RowRecords):
+            arrays = [_of_rows(records, column, self._source) for column in self._source.columns]
+            self._check_keys(arrays, errors)
+            return arrays
         key, value = self._formats
         keys = iter(key.decode(records.keys, errors) if key else ())
         values = iter(value.decode(records.values, errors) if value else ())
@@ -163,13 +183,16 @@ class Decoder:
             _header_column(records, column.header) if column.header is not None else next(parts[column.part])
             for column in self._source.columns
         ]
-        if self._source.kind == "table":
-            for column, array in zip(self._source.columns, arrays, strict=True):
-                if column.key and array.null_count:
-                    absent = np.flatnonzero(pc.is_null(array))
-                    for row in absent.tolist():
-                        errors.setdefault(row, f"key column '{column.name}' is null")
+        self._check_keys(arrays, errors)
         return arrays
+
+    def _check_keys(self, arrays: Sequence[pa.Array], errors: Errors) -> None:
+        """Check that each row of a table has a key."""
+        for column, array in zip(self._source.columns, arrays, strict=True):
+            if self._source.kind == "table" and column.key and array.null_count:
+                absent = np.flatnonzero(pc.is_null(array))
+                for row in absent.tolist():
+                    errors.setdefault(row, f"key column '{column.name}' is null")
 
     def _times(self, records: Records, visible: list[pa.Array], errors: Errors) -> np.ndarray[Any, Any]:
         """Event times in microseconds, `NEVER` for none: the record's own, or those of the TIMESTAMP column."""
@@ -191,7 +214,8 @@ class Decoder:
                 times[row] = self._event_time(value) if isinstance(value, str) else _in_range(value)
             except Misfit as error:
                 errors[row] = f"timestamp column '{self._source.timestamp}': {error}"
-        if self._seconds_ahead:
+        # A row that goes must be taken in if it was when it came, however long ago that is.
+        if self._seconds_ahead and not (isinstance(records, RowRecords) and self._source.kind == "table"):
             self._refuse_ahead(own, times, errors)
         return times
 
@@ -219,6 +243,39 @@ class Decoder:
         if None not in records.values:
             return pa.array(np.zeros(len(records), dtype=bool))
         return pa.array([value is None for value in records.values])
+
+
+def _of_rows(records: RowRecords, column: Column, source: Source) -> pa.Array:
+    """A column of the rows of a foreign table; NULL in a version that did not have it yet.
+
+    Raises:
+        DeltaSchemaChanged: it is not the column that the source declares.
+    """
+    assert records.rows is not None, "of a run of rows"
+    about = sentence("column '{}' of '{}'", Name(column.name), Name(source.name))
+    if column.name not in records.rows.column_names:
+        if column.name in records.known:
+            return pa.nulls(len(records), column.type.arrow())
+        raise DeltaSchemaChanged(
+            f"{about} is not in {records.where}: it was dropped or renamed",
+            hint="DROP the source with its views and CREATE it again over the table as it is now",
+        )
+    try:
+        return as_type(records.rows[column.name].combine_chunks(), column.type)
+    except Misfit as error:
+        raise DeltaSchemaChanged(
+            f"{about} has another type in {records.where}: {error}",
+            hint="DROP the source with its views and CREATE it again over the table as it is now",
+        ) from error
+
+
+def _row_hashes(visible: Sequence[pa.Array], source: Source) -> pa.Array:
+    """The hash of each row, 32 hex digits, by which a bag tells rows apart."""
+    from strandline.state_store.row_lanes import row_lanes
+
+    names = [column.name for column in source.columns]
+    first, second = row_lanes(pa.RecordBatch.from_arrays(list(visible), names=names))
+    return pa.array([f"{one:016x}{two:016x}" for one, two in zip(first.tolist(), second.tolist(), strict=True)])
 
 
 def _header_column(records: Records, name: str) -> pa.Array:

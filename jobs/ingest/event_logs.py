@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
+from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS, ROW_HASH, TOMBSTONE
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import heads
 from strandline.state_store.failpoints import failpoint
@@ -55,11 +55,14 @@ class Ingested:
 
 
 def log_spec(source: Source) -> TableSpec:
-    """The event log of a source: visible columns, meta columns and, if the source is a table, `_tombstone`."""
+    """The event log of a source: visible columns, meta columns and, if the source is a table, `_tombstone`; of a bag
+    also the hash of the row."""
     columns = [(column.name, column.type.spark()) for column in source.columns]
     columns += [(name, sql_type.spark()) for name, sql_type in META_COLUMNS]
     if source.kind == "table":
-        columns.append(("_tombstone", t.BOOLEAN.spark()))
+        columns.append((TOMBSTONE, t.BOOLEAN.spark()))
+    if source.bag:
+        columns.append((ROW_HASH, t.VARCHAR.spark()))
     return TableSpec(tables.event_log(source), tuple(columns), "append")
 
 

@@ -23,6 +23,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
 from strandline.jobs.ingest.ranges import NEVER, Range
 from strandline.jobs.ingest.source import TopicsReader
+from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import schema_json
@@ -99,7 +100,9 @@ class SmallBatches:
         return self._small(start, self._reader.latestOffset({"topics": start}, limit)["topics"])
 
     def _small(self, start: Offsets, end: Offsets) -> Bounds | None:
-        small = cut(start, end, self._most_rows) == end and cut_bytes(start, end, _MOST_BYTES, self._log) == end
+        small = (
+            cut(start, end, self._most_rows, self._log) == end and cut_bytes(start, end, _MOST_BYTES, self._log) == end
+        )
         return (start, end) if small else None
 
     def ingest(self, bounds: Bounds, targets: Sequence[Target]) -> list[Ingested]:
@@ -157,7 +160,9 @@ class DriverIntake(Intake):
         columns |= {name: rows[name] for name in ("_partition", "_offset", "_timestamp", "_headers")}
         columns["_stream_time"] = _stream_times(rows, before)
         if self._source.kind == "table":
-            columns["_tombstone"] = rows["_tombstone"]
+            columns[TOMBSTONE] = rows[TOMBSTONE]
+        if self._source.bag:
+            columns[ROW_HASH] = rows[ROW_HASH]
         return self._table(log_spec(self._source)).append(pa.table(columns), record)
 
     def _append_dead_letters(self, first: Mapping[str, int], record: CommitRecord) -> Head:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def lag(source: Source, lake: Lake, log: Log) -> int:
-    """The number of offsets from the event log's last commit to the topic's end; 0 while there is no topic.
+    """The number of records from the event log's last commit to the topic's end; 0 while there is no topic.
 
     An upper bound of the events with Kafka's transactions, whose marks take offsets too.
 
@@ -27,7 +27,9 @@ def lag(source: Source, lake: Lake, log: Log) -> int:
         return 0
     ends, begins = log.end_offsets(source.topic), log.begin_offsets(source.topic)
     reached = committed_offsets(source, lake)
-    return sum(max(end - reached.get(str(each), begins.get(each, 0)), 0) for each, end in ends.items())
+    return sum(
+        log.span(source.topic, each, reached.get(str(each), begins.get(each, 0)), end) for each, end in ends.items()
+    )
 
 
 MOST_PARTITIONS: Final = 16

@@ -6,6 +6,7 @@ Offsets = {topic: {partition as text: next offset}}      as they stand in commit
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING
 
 from strandline.jobs.model import tables
@@ -13,7 +14,7 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import OffsetsVanished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.state_store.layout import Lake
@@ -81,13 +82,14 @@ def check_kept(topic: str, partition: int, wanted: int, begin: int, end: int) ->
         )
 
 
-def cut(start: Offsets, end: Offsets, rows: int | None) -> Offsets:
-    """The end of a micro-batch: `end`, or less so that it spans at most `rows` offsets, shared among the partitions.
+def cut(start: Offsets, end: Offsets, rows: int | None, log: Log) -> Offsets:
+    """The end of a micro-batch: `end`, or less so that it spans about `rows` records, shared among the partitions.
 
-    While there is something to read it advances: a partition with a backlog gets at least one row while any is left.
+    While there is something to read it advances: a partition with a backlog gets at least one row while any is left,
+    and as many more as there are up to the next place where it may end.
     """
     sizes = {
-        (topic, name): max(0, last - start.get(topic, {}).get(name, 0))
+        (topic, name): log.span(topic, int(name), start.get(topic, {}).get(name, 0), last)
         for topic, partitions in end.items()
         for name, last in partitions.items()
     }
@@ -99,8 +101,17 @@ def cut(start: Offsets, end: Offsets, rows: int | None) -> Offsets:
     for (topic, name), size in sorted(sizes.items(), key=lambda item: item[1]):
         share = min(size, left, max(1, rows * size // total)) if size else 0
         left -= share
-        reached.setdefault(topic, {})[name] = start.get(topic, {}).get(name, 0) + share
+        first, last = start.get(topic, {}).get(name, 0), end[topic][name]
+        until = first + share
+        if size != last - first:  # its offsets have gaps, which it knows
+            until = first + _most(first, last, share, partial(log.span, topic, int(name), first)) if share else first
+        reached.setdefault(topic, {})[name] = log.whole(topic, int(name), first, until)
     return reached
+
+
+def _most(first: int, last: int, share: int, measure: Callable[[int], int]) -> int:
+    """The most offsets from `first` on, up to `last`, that measure no more than a share; one at least."""
+    return max(1, bisect_right(range(first + 1, last + 1), share, key=measure))
 
 
 def cut_bytes(start: Offsets, end: Offsets, most: int, log: Log) -> Offsets:
@@ -123,10 +134,8 @@ def cut_bytes(start: Offsets, end: Offsets, most: int, log: Log) -> Offsets:
     for (topic, name), size in sizes.items():
         first, last = spans[topic, name]
         share = most * size // total
-        fits = bisect_right(
-            range(first + 1, last + 1), share, key=lambda until: log.size(topic, int(name), first, until)
-        )
-        reached[topic][name] = first + max(1, fits)
+        until = first + _most(first, last, share, partial(log.size, topic, int(name), first))
+        reached[topic][name] = log.whole(topic, int(name), first, until)
     return reached
 
 

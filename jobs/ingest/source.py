@@ -198,7 +198,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = self._begun(start["topics"], ends)
         reached = not_before(ends, begun)
         if isinstance(limit, ReadMaxRows):
-            reached = cut(begun, reached, limit.max_rows)
+            reached = cut(begun, reached, limit.max_rows, self._open())
             reached = cut_bytes(begun, reached, self._settings.ingest.max_bytes_per_epoch, self._open())
         return {"topics": reached}
 

@@ -98,6 +98,8 @@ Fact = tuple[str, str]
 def rule(stage: Stage) -> str:
     """The rule that maintains the stage, in one sentence."""
     match stage:
+        case LatestStage() if stage.bag:
+            return "a row for each that has come and not gone; of equal rows the oldest goes first"
         case LatestStage():
             return "the newest event of each key; a null value takes the row away"
         case AggregateStage() if stage.session is not None:

@@ -72,6 +72,21 @@ class Source:
     def key(self) -> tuple[str, ...]:
         return tuple(c.name for c in self.columns if c.key)
 
+    @property
+    def foreign(self) -> bool:
+        """True if its rows are those of a Delta table that others write, not of a topic."""
+        return "DELTA" in self.options
+
+    @property
+    def upstream(self) -> str:
+        """Where its rows come from, for people: the topic, or the foreign table."""
+        return self.options.get("DELTA", self.topic)
+
+    @property
+    def bag(self) -> bool:
+        """True for a table without a key: its rows are told apart by their values, and equal ones are counted."""
+        return self.kind == "table" and not self.key
+
 
 @dataclass(frozen=True)
 class View:

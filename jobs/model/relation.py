@@ -91,6 +91,13 @@ ITEM = "__item"
 TOMBSTONE = "_tombstone"
 """In the event log of a keyed source: the event deletes its key."""
 
+COPY = "__copy"
+"""The key of a row of a bag, hidden: the offset of the event that brought it (BIGINT)."""
+ROW_HASH = "__row"
+"""In a bag and its event log: the hash of the row's values (VARCHAR), by which what takes a row away finds it."""
+BAG: tuple[tuple[str, SqlType], ...] = ((COPY, t.BIGINT), (ROW_HASH, t.VARCHAR))
+"""The columns that a bag keeps beside the place of the event."""
+
 WINDOW_START, WINDOW_END = "windowstart", "windowend"
 WINDOW_BOUNDS = (WINDOW_START, WINDOW_END)
 """Of a group by windows: BIGINT, milliseconds since the Unix epoch; the end is not part of the window."""

@@ -127,6 +127,10 @@ class IngestSettings(_Section):
     # A micro-batch begins when a record comes, but no sooner than this after the one before began. More makes fewer,
     # larger epochs; the default holds nothing up, since a micro-batch takes longer.
     trigger_seconds: float = Field(default=0.2, gt=0)
+    # A look at a folder takes 0.1 ms, at an object store a request; a commit of another engine takes a second or more.
+    delta_seconds: float = Field(
+        default=1.0, gt=0, description="between two looks for versions of foreign Delta tables"
+    )
     # A clock that is wrong by minutes and a time zone that is wrong by up to 14 hours pass; a typing error in the date
     # and the 9999-12-31 that stands for "never" do not.
     max_seconds_ahead: float = Field(default=86_400.0, ge=0, description="0: any event time is taken")

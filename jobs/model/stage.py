@@ -182,12 +182,19 @@ class MapStage:
 
 @dataclass(frozen=True)
 class LatestStage:
-    """A keyed source: the newest row of each key in the event log, unless it is a tombstone (`_tombstone`)."""
+    """A keyed source: the newest row of each key in the event log, unless it is a tombstone (`_tombstone`).
+
+    Attributes:
+        bag: the source has no key: a tombstone takes away one row of its values, and `key` is `COPY`.
+        exact: each event brings or takes away one row, and a key has one at most: anything else is the source's fault.
+    """
 
     table: str
     input: Relation
     outputs: tuple[Output, ...]
     key: tuple[str, ...]
+    bag: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True)

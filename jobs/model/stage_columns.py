@@ -10,7 +10,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.relation import ITEM, PLACE, WINDOW_BOUNDS, Relation
+from strandline.jobs.model.relation import BAG, ITEM, PLACE, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -48,7 +48,7 @@ def hidden_columns(stage: Stage) -> Columns:
         case MapStage():
             wanted: Columns = tuple((column.name, column.type) for column in stage.body[0].columns)
         case LatestStage():
-            wanted = PLACE
+            wanted = (*BAG, *PLACE) if stage.bag else PLACE
         case AggregateStage():
             wanted = tuple((group.name, group.type) for group in stage.group)
             if stage.session is not None:

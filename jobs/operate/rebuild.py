@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.lag import lag
+from strandline.jobs.ingest.logs.delta_log import check_readable
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.refresh.context import Owner
 from strandline.jobs.ivm.refresh.full_recompute import current_head
@@ -200,7 +201,11 @@ def plan_rebuild(settings: Settings, *names: str, after: Set[str] = frozenset())
 
 
 def check_kept(settings: Settings, lake: Lake, source: Source) -> None:
-    """Raise OffsetsVanished unless the topic still has every record from its beginning."""
+    """Raise OffsetsVanished unless the topic still has every record from its beginning; DeltaVersionGone unless the
+    Delta table of a source has every version from the one on that it begins with."""
+    if source.foreign:
+        check_readable(source.topic, settings)
+        return
     begins = open_log(settings, lake).begin_offsets(source.topic)
     gone = [f"0 to {first - 1} of partition {partition}" for partition, first in begins.items() if first > 0]
     if gone:
@@ -340,7 +345,7 @@ def _read_by(pipeline: str, catalog: Catalog) -> set[str]:
 def _records(settings: Settings, lake: Lake, topic: str) -> int:
     log = open_log(settings, lake)
     begins = log.begin_offsets(topic)
-    return sum(end - begins.get(partition, 0) for partition, end in log.end_offsets(topic).items())
+    return sum(log.span(topic, each, begins.get(each, 0), end) for each, end in log.end_offsets(topic).items())
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def _rehearse(
             register_function(function, catalog, interpreter.settings.functions.modules)
         for statement in statements:
             if isinstance(statement, CreateSource):
-                catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
+                statement = catalog_changes.resolved_source(statement, catalog, interpreter.settings, interpreter.lake)
             rehearsed = partial(_rehearse_replacement, catalog, interpreter.lake)
             changes.append(
                 catalog_changes.register(

@@ -205,6 +205,21 @@ def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None
         open_with_topic(definition, settings, lake)
 
 
+def resolved_source(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> CreateSource:
+    """A statement as it is to be registered: one over a Delta table with what it leaves to that, one over a topic once
+    the topic is known not to contradict it.
+
+    Raises:
+        SqlError, SourceError: as of `jobs.session.define.foreign.resolved` and `check_topic`.
+    """
+    from strandline.jobs.session.define.foreign import is_foreign, resolved
+
+    if is_foreign(statement):
+        return resolved(statement, catalog, lake, settings)
+    check_topic(statement, catalog, settings, lake)
+    return statement
+
+
 def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> None:
     """Check, before a source is registered, that its topic does not contradict it: the kind of the lake's topics, and
     for a new source the number of partitions.

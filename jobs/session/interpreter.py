@@ -135,7 +135,7 @@ class Interpreter:
             statement: as `stored` gives it.
         """
         if isinstance(statement, CreateSource):
-            catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
+            statement = catalog_changes.resolved_source(statement, self.catalog, self.settings, self.lake)
         change = catalog_changes.register(
             statement, self.catalog, self.pipeline, self.lake, self._replace, self.binding
         )

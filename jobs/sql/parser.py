@@ -359,9 +359,10 @@ class Grammar(ChangeClauses, FunctionClauses):
         columns = self._declared_columns() if kind and self._match(TokenType.L_PAREN) else ()
         names = self._column_names() if not kind and self._match(TokenType.L_PAREN) else ()
         options = self._options()
-        if read_only and not columns:
+        foreign = kind is not None and any(each.name == "DELTA" for each in options)
+        if read_only and not columns and not foreign:
             self.raise_error("expected columns in parentheses: a SOURCE is read from its topic, not from a query")
-        if kind and columns:
+        if kind and (columns or foreign):
             return CreateSource(
                 read_only=read_only,
                 name=name,

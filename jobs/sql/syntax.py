@@ -57,7 +57,9 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateSource(Statement):
-    """`CREATE [SOURCE] STREAM|TABLE name (columns) WITH (options)`; a SOURCE is read only: others write its topic."""
+    """`CREATE [SOURCE] STREAM|TABLE name (columns) WITH (options)`; a SOURCE is read only: others write its topic.
+
+    Over a Delta table of others it may come without columns: `jobs.session.define.foreign` fills them in."""
 
     name: str
     kind: Kind

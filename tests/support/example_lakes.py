@@ -54,7 +54,7 @@ def drained(pipeline: str, settings: Settings, duckdb_engine: DuckDBEngine) -> N
     at = reading.start
     end = {topic: {str(part): last for part, last in topics.end_offsets(topic).items()} for topic in at}
     while at != end:
-        reached = cut(at, end, _EVENTS)
+        reached = cut(at, end, _EVENTS, topics)
         small.ingest((at, reached), targets)
         at = reached
         failures = refresh_all(context, maintained(definitions, catalog), frozenset()).failures

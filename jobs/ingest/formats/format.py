@@ -27,6 +27,8 @@ NULLABLE_OPTIONS: dict[Role, str] = {
     "value": "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
 }
 """The options of a source that say how PROTOBUF keeps a NULL apart from a default."""
+ROWS = "DELTA"
+"""Of a source over a foreign Delta table: its rows are columns already."""
 FORMATS = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED", "KAFKA")
 
 
@@ -56,6 +58,8 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
     # As in ksqlDB: a key of one column is that column's value, a value is always an object or record.
     bare = key and len(wanted) == 1
     match name:
+        case "DELTA":
+            return None
         case "JSON":
             from strandline.jobs.ingest.formats.json_format import JsonFormat
 

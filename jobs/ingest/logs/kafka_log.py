@@ -180,6 +180,14 @@ class KafkaLog:
         """An estimate by the average size of a few records: see `RecordSizes`."""
         return self._sizes.estimate(topic, partition, start, end)
 
+    def span(self, topic: str, partition: int, start: int, end: int) -> int:
+        """How many offsets there are; at most as many records."""
+        return max(end - start, 0)
+
+    def whole(self, topic: str, partition: int, start: int, end: int) -> int:
+        """The end itself: a micro-batch may end after any record."""
+        return end
+
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:

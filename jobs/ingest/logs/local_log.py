@@ -142,6 +142,14 @@ class LocalLog:
         described = self._described(topic)
         return self._segments(described).size(partition, start, end, self._head(described))
 
+    def span(self, topic: str, partition: int, start: int, end: int) -> int:
+        """How many offsets there are; at most as many records."""
+        return max(end - start, 0)
+
+    def whole(self, topic: str, partition: int, start: int, end: int) -> int:
+        """The end itself: a micro-batch may end after any record."""
+        return end
+
     def _beyond(self, offsets: Mapping[str, Mapping[int, int]]) -> bool:
         for topic, wanted in offsets.items():
             ends = self.end_offsets(topic)

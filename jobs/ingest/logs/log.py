@@ -150,3 +150,12 @@ class Log(Protocol):
     def size(self, topic: str, partition: int, start: int, end: int) -> int:
         """About how many bytes the records with start <= offset < end take. Raises TopicMissing."""
         ...
+
+    def span(self, topic: str, partition: int, start: int, end: int) -> int:
+        """About how many records there are with start <= offset < end: of topics, the difference of the two."""
+        ...
+
+    def whole(self, topic: str, partition: int, start: int, end: int) -> int:
+        """Where a micro-batch from `start` on may end that should end at `end`: of topics, there. Else the last such
+        place before it, or the first one after it where there is none."""
+        ...

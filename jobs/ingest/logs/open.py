@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal
 
+from strandline.jobs.ingest.delta.origin import origin_of
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
@@ -97,19 +98,22 @@ def _written(lake: Lake) -> TopicsKind | None:
 
 
 def open_log(settings: Settings, lake: Lake) -> Log:
-    """The log of this installation: Kafka when brokers are set, else the files in the lake.
+    """The log of this installation: Kafka when brokers are set, else the files in the lake; and foreign Delta tables.
 
     Raises:
         TopicsElsewhere: the lake's topics are of the other kind.
     """
+    from strandline.jobs.ingest.logs.delta_log import DeltaLog, Logs
+
     check_kind(settings, lake)
+    foreign = DeltaLog(settings.storage.options(), settings.ingest.delta_seconds)
     if settings.kafka.bootstrap_servers:
         from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 
-        return KafkaLog(settings.kafka)
+        return Logs(KafkaLog(settings.kafka), foreign)
     from strandline.jobs.ingest.logs.local_log import LocalLog
 
-    return LocalLog(lake)
+    return Logs(LocalLog(lake), foreign)
 
 
 def open_with_topic(source: Source, settings: Settings, lake: Lake) -> Log:
@@ -121,5 +125,6 @@ def open_with_topic(source: Source, settings: Settings, lake: Lake) -> Log:
     """
     log = open_log(settings, lake)
     log.ensure_topic(source.topic, source.partitions, source.replicas)
-    remember(settings, lake)
+    if origin_of(source.topic) is None:
+        remember(settings, lake)
     return log

@@ -2,7 +2,7 @@
 
 | definition | stages |
 | --- | --- |
-| keyed source | newest event of each key, over its event log |
+| keyed source | newest event of each key, over its event log; of a bag, the rows that have come and not gone |
 | CREATE … AS SELECT | those of the query (`jobs.ivm.plan.plan`), the last one in the view's table |
 | INSERT INTO … SELECT | the same, the last one appends to the target |
 """
@@ -28,6 +28,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.options import Semantics, State, ViewOptions
+from strandline.jobs.model.relation import COPY
 from strandline.jobs.model.stage import (
     AggregateCall,
     AggregateStage,
@@ -97,7 +98,9 @@ def plan_of_query(
 
 def _latest(source: Source) -> LatestStage:
     outputs = tuple(Output(c.name, named(c.name), c.type) for c in source.columns)
-    return LatestStage(source.name, event_log(source), outputs, source.key)
+    if source.bag:
+        return LatestStage(source.name, event_log(source), outputs, (COPY,), bag=True)
+    return LatestStage(source.name, event_log(source), outputs, source.key, exact=source.foreign)
 
 
 def _insert(definition: InsertQuery, query: Query, target: Source | View) -> Plan:

@@ -7,9 +7,16 @@ import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from strandline.jobs.engines.engine import FAILS_ON_A_ROW, NEGATIVE_WEIGHT
+from strandline.jobs.engines.engine import DUPLICATE_KEY, FAILS_ON_A_ROW, NEGATIVE_WEIGHT
 from strandline.jobs.model.errors import FunctionFailed, RowFailed, revive
-from strandline.state_store.errors import CorruptState, DiskFailed, NegativeWeight, StrandlineError, VersionGone
+from strandline.state_store.errors import (
+    CorruptState,
+    DiskFailed,
+    DuplicateKey,
+    NegativeWeight,
+    StrandlineError,
+    VersionGone,
+)
 from strandline.state_store.layout import safe_name
 from strandline.state_store.wording import Name, Text, joined, sentence
 
@@ -45,6 +52,12 @@ def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
             sentence("a row was taken away from '{}' that is not there", Name(epoch.stage.table)),
             where=where,
             hint=sentence("verify its inputs; then drop '{}' and create it again", Name(epoch.stage.table)),
+        )
+    if DUPLICATE_KEY in text:
+        return DuplicateKey(
+            sentence("a key of '{}' has more than one row in the table that it is read from", Name(epoch.stage.table)),
+            where=where,
+            hint="declare it without a key: its rows are told apart by their values then",
         )
     found = _FAILS_ON_A_ROW.search(text)
     if found is None:

@@ -7,7 +7,7 @@ from typing import get_args
 
 from sqlglot import exp
 
-from strandline.jobs.engines.engine import Dialect, Engine, engine_of
+from strandline.jobs.engines.engine import DUPLICATE_KEY, NEGATIVE_WEIGHT, Dialect, Engine, engine_of
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_name
 from strandline.jobs.ivm.rules.analytic import analytic_rule
@@ -16,7 +16,7 @@ from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.session import session_rule
 from strandline.jobs.ivm.rules.upserts import PRESENT, STEP, before, columns, old_row, same_key, state_column, typed
 from strandline.jobs.model.errors import ConditionLost
-from strandline.jobs.model.relation import EVENT_ORDER, PLACE
+from strandline.jobs.model.relation import COPY, EVENT_ORDER, PLACE, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, inputs_of
 from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of, visible_columns
 from strandline.jobs.model.types import BIGINT, struct
@@ -41,6 +41,8 @@ def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None 
             return append_rule(stage, engine, moved)
         case MapStage():
             return keyed_rule(stage, engine, moved)
+        case LatestStage() if stage.bag:
+            return bag_rule(stage, engine, moved)
         case LatestStage():
             return latest_rule(stage, engine, moved)
         case AggregateStage() if stage.session is not None:
@@ -127,6 +129,10 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
     evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
     order = engine.event_order(*(engine.field("__at", name) for name in EVENT_ORDER))
     newest = engine.newest_rows("__e", stage.key, [*names, "__at", "__gone"], order)
+    kept = f"CASE WHEN __o.{PRESENT} THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"
+    counted, moved = "", ""
+    if stage.exact:
+        counted, moved, kept = _counted(stage, engine, kept)
     final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
     state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
     delta = ", ".join(ctes(stage, engine, changed, rows=False))
@@ -136,11 +142,84 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
   FROM delta
 ), __d AS (
   {newest}
-), {before(stage, engine)}
+), {before(stage, engine)}{counted}
 SELECT
     {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row(stage, engine)])}
-  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
-  WHERE CASE WHEN __o.{PRESENT} THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"""
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}{moved}
+  WHERE {kept}"""
+
+
+def _counted(stage: LatestStage, engine: Engine, kept: str) -> tuple[str, str, str]:
+    """The relation of how many rows each key gets or loses, its join, and the condition that fails unless the newest
+    event of the key leaves as many as there are: one or none."""
+    keys = ", ".join(map(engine.name, stage.key))
+    same = " AND ".join(f"__d.{name} = __m.{name}" for name in map(engine.name, stage.key))
+    relation = f""", __m AS (
+  SELECT {keys}, SUM(CASE WHEN __gone THEN -1 ELSE 1 END) AS __moved FROM __e GROUP BY {keys}
+)"""
+    there = f"CASE WHEN __o.{PRESENT} THEN 1 ELSE 0 END + __m.__moved"
+    wrong = f"{there} <> CASE WHEN __d.__gone THEN 0 ELSE 1 END"
+    return relation, f" JOIN __m ON {same}", f"CASE WHEN {wrong} THEN {engine.fail(DUPLICATE_KEY)} ELSE {kept} END"
+
+
+# The rule of a bag: the rows that have come and not gone, of equal ones those that came last.
+#
+# self_old (copy, row)    Δ (offset, row, tombstone)      settled
+# a 1, a 2                a 5, a 6 (true)                 a 5    exists=true   old=NULL
+#                                                         a 1    exists=false  old=(a 1)
+# b 3                     b 7                             b 7    exists=true   old=NULL
+
+
+def bag_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form.
+
+    An event that takes a row away takes the oldest of the equal ones. So which copies are left does not depend on how
+    the events are cut into epochs, and stored rows are looked at only where some of their hash go.
+
+    Preconditions:
+        1. The input is an event log with one partition, append-only, with the meta columns, `_tombstone` and the hash
+           of the visible columns.
+    """
+    outputs = [engine.name(output.name) for output in stage.outputs]
+    place = [(name, engine.name(name)) for name, _ in PLACE]
+    came = [*((COPY, "_offset"), (ROW_HASH, ROW_HASH)), *place]
+    kept = [(name, f"__o.{STATE}.{engine.name(name)}") for name, _ in hidden_columns(stage)]
+    hash_of, copy_of = (f"__s.{STATE}.{name}" for name in (ROW_HASH, COPY))
+    fails = f"CASE WHEN __gone > COALESCE(__there, 0) THEN {engine.fail(NEGATIVE_WEIGHT)} ELSE FALSE END"
+    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    inserted = [*(f"__e.{name}" for name in outputs), *state_column(stage, came, engine)]
+    deleted = [*(f"__o.{name}" for name in outputs), *state_column(stage, kept, engine)]
+    return f"""WITH {delta}, __gone AS (
+  SELECT {ROW_HASH} AS __hash, COUNT(*) AS __gone FROM delta WHERE {TOMBSTONE} GROUP BY {ROW_HASH}
+), __e AS (
+  SELECT
+    {columns([*(typed(output, engine) for output in stage.outputs), *(name for _, name in place), ROW_HASH])}
+  FROM delta WHERE NOT {TOMBSTONE}
+), __o AS (
+  SELECT /*+ BROADCAST(__gone) */ __s.*, {copy_of} AS __of, {hash_of} AS __hash, TRUE AS {PRESENT}
+  FROM self_old AS __s SEMI JOIN __gone ON {hash_of} = __gone.__hash
+), __all AS (
+  SELECT __of, __hash FROM __o UNION ALL SELECT _offset AS __of, {ROW_HASH} AS __hash FROM __e
+), __left AS (
+  SELECT __all.__of, ROW_NUMBER() OVER (PARTITION BY __all.__hash ORDER BY __all.__of) > COALESCE(__gone, 0) AS __stays
+  FROM __all LEFT JOIN __gone ON __all.__hash = __gone.__hash
+)
+SELECT
+    {columns([*inserted, f"TRUE AS {EXISTS}", old_row(stage, engine)])}
+  FROM __e JOIN __left ON __e._offset = __left.__of LEFT JOIN __o ON FALSE
+  WHERE __left.__stays
+UNION ALL
+SELECT
+    {columns([*deleted, f"FALSE AS {EXISTS}", old_row(stage, engine)])}
+  FROM __o JOIN __left ON __o.__of = __left.__of
+  WHERE NOT __left.__stays
+UNION ALL
+SELECT
+    {columns([*deleted, f"FALSE AS {EXISTS}", old_row(stage, engine)])}
+  FROM __gone
+    LEFT JOIN (SELECT __hash AS __one, COUNT(*) AS __there FROM __all GROUP BY __hash) AS __counted ON __hash = __one
+    LEFT JOIN __o ON FALSE
+  WHERE {fails}"""
 
 
 # What a stage reads again: the inputs of which its rule needs rows that it has taken in already.

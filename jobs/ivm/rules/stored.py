@@ -5,6 +5,7 @@
 | map, all inputs append | append | none |
 | map | keyed | the columns of the body that are not visible: key columns, an event's time and place, a row's place |
 | latest | keyed | time and place of the newest event: `EVENT_ORDER`, `_timestamp` |
+| latest, of a bag | keyed | the key, the hash of the values; time and place of the event that brought the row |
 | aggregate | keyed | the group columns that are not visible, `__rows` (rows in the group), an accumulator per call |
 | aggregate by session | keyed | the group columns and bounds that are not visible, `__rows` |
 | analytic | keyed | the key and partition columns that are not visible |

@@ -257,8 +257,10 @@ def rehearse_short_topic(ground: Ground) -> Recovery:
 
 
 def _sources(ground: Ground) -> list[Source]:
+    """The sources whose topics are files of the lake: the table of another is not to be damaged, nor copied."""
     names = {table.subject.owner for table in ground.tables()}
-    return [each for each in ground.catalog.definitions() if isinstance(each, Source) and each.name in names]
+    found = (each for each in ground.catalog.definitions() if isinstance(each, Source) and each.name in names)
+    return [each for each in found if not each.foreign]
 
 
 def _held(ground: Ground) -> str:
@@ -266,7 +268,7 @@ def _held(ground: Ground) -> str:
     topics = LocalLog(ground.lake)
     for table in ground.tables():
         definition = table.subject.definition
-        if table.subject.role == "event log" and isinstance(definition, Source):
+        if table.subject.role == "event log" and isinstance(definition, Source) and not definition.foreign:
             outcome = check_offsets(table, definition, ground.lake, topics, dense=True)
             if outcome.ok is False:
                 return sentence("'{}': {}", Name(table.subject.table), outcome.what)

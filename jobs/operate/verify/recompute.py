@@ -14,7 +14,7 @@ from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import ViewOptions
-from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, TOMBSTONE, Relation
+from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, ROW_HASH, TOMBSTONE, Relation
 from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.operate.verify.difference import difference
@@ -63,7 +63,12 @@ def carries_place(definition: Source | View, log: str, catalog: Catalog) -> bool
     stages = plan(definition, catalog).stages
     alone = len(stages) == 1 and [each.relation.name for each in inputs_of(stages[0])] == [log]
     (stage, *_) = stages
-    return alone and (isinstance(stage, LatestStage) or (isinstance(stage, MapStage) and storage_of(stage) == "append"))
+    counted = isinstance(stage, LatestStage) and stage.bag  # an event that is gone may have taken one away that is left
+    return (
+        alone
+        and not counted
+        and (isinstance(stage, LatestStage) or (isinstance(stage, MapStage) and storage_of(stage) == "append"))
+    )
 
 
 def kept_rows(table: Opened, definition: Source | View, trimmed: Trimmed, names: Sequence[str]) -> pa.Table:
@@ -147,11 +152,23 @@ def _recomputed(definition: View | InsertQuery, prefix: str, catalog: Catalog) -
 def _newest(source: Source) -> str:
     """Of each key the newest event, unless it says that the key is gone."""
     quoted = engine_of("duckdb").name
+    if source.bag:
+        return _left(source)
     names, keys = ([quoted(name) for name in each] for each in ([c.name for c in source.columns], source.key))
     order = ", ".join(f"{name} DESC" for name in EVENT_ORDER)
     newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {order}) = 1"
     events = f"SELECT * FROM {quoted(event_log(source).name)} QUALIFY {newest}"
     return f"SELECT {', '.join(names)} FROM ({events}) AS __newest WHERE NOT {TOMBSTONE}"
+
+
+def _left(source: Source) -> str:
+    """Of equal rows as many as came more often than they went."""
+    quoted = engine_of("duckdb").name
+    log, names = quoted(event_log(source).name), ", ".join(quoted(column.name) for column in source.columns)
+    gone = f"COUNT(*) FILTER (WHERE {TOMBSTONE}) OVER (PARTITION BY {ROW_HASH})"
+    number = f"ROW_NUMBER() OVER (PARTITION BY {ROW_HASH}, {TOMBSTONE} ORDER BY _offset)"
+    events = f"SELECT *, {number} AS __number, {gone} AS __gone FROM {log}"
+    return f"SELECT {names} FROM ({events}) AS __events WHERE NOT {TOMBSTONE} AND __number > __gone"
 
 
 _FROZEN: Final = "an event joins a table as it was when the event came: its versions do not tell that"

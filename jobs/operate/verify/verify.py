@@ -159,7 +159,8 @@ class _Verifier:
         }
         source = self._source(table.subject)
         if source is not None:
-            found["offsets"] = partial(check_offsets, table, source, self._lake, self._log, dense=self._dense)
+            dense = self._dense and not source.foreign
+            found["offsets"] = partial(check_offsets, table, source, self._lake, self._log, dense=dense)
         if self._deep and has_sql(table.subject, self.catalog):
             found["recompute"] = partial(check_recompute, table, self.catalog, self._lake, self._library)
         if self._deep and table.subject.keeps_aside:

@@ -287,7 +287,7 @@ def _relation_part(alias: str, name: str, context: Context, line: int | None, pl
         key=found.key,
         row_key=relation.key if names.issuperset(relation.key) else (),
         stream=found.kind == "stream",
-        log=event_log(found) if isinstance(found, Source) and found.kind == "table" else None,
+        log=event_log(found) if isinstance(found, Source) and found.kind == "table" and not found.bag else None,
     )
 
 

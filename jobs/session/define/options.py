@@ -70,19 +70,31 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     other = {name: nullable_value(given[name], form) for name, form in formats if name in given}
     if "VALUE_DELIMITER" in given:
         other["VALUE_DELIMITER"] = delimiter_of(given["VALUE_DELIMITER"], value_format)
-    other |= {name: _kept(given[name]) for name in RETENTION_OPTIONS if name in given}
+    other |= kept_rows(given)
     if topic is not None:
         check_topic(topic)
+    timestamp, pattern = time_options(given, columns)
     return SourceOptions(
         topic=topic.value if topic else name,
         key_format=key_format,
         value_format=value_format,
         partitions=count_of(given.get("PARTITIONS")),
         replicas=count_of(given.get("REPLICAS")),
-        timestamp=timestamp_column(given, columns),
-        timestamp_format=_pattern(given["TIMESTAMP_FORMAT"]) if "TIMESTAMP_FORMAT" in given else None,
+        timestamp=timestamp,
+        timestamp_format=pattern,
         other=other,
     )
+
+
+def time_options(given: Mapping[str, Option], columns: tuple[Column, ...]) -> tuple[str | None, str | None]:
+    """TIMESTAMP and TIMESTAMP_FORMAT, checked. Raises OptionRefused, UnknownName."""
+    pattern = given.get("TIMESTAMP_FORMAT")
+    return timestamp_column(given, columns), _pattern(pattern) if pattern is not None else None
+
+
+def kept_rows(given: Mapping[str, Option]) -> dict[str, str]:
+    """The options that say how much of an event log is kept, checked. Raises OptionRefused."""
+    return {name: _kept(given[name]) for name in RETENTION_OPTIONS if name in given}
 
 
 def check_one_way(given: Mapping[str, Option]) -> None:

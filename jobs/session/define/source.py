@@ -12,6 +12,7 @@ from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.select_list import is_reserved
+from strandline.jobs.session.define.foreign import foreign_options, is_foreign
 from strandline.jobs.session.define.headers import check_header
 from strandline.jobs.session.define.options import source_options
 from strandline.jobs.session.define.ownership import check_columns_of, split
@@ -35,7 +36,8 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         check_header(column, statement.columns)
     columns = tuple(Column(c.name, c.type, c.key is not None, c.header) for c in statement.columns)
     columns = tuple(sorted(columns, key=lambda c: not c.key))  # keys first, as they are stored
-    if statement.kind == "table" and not columns[0].key:
+    foreign = is_foreign(statement)
+    if statement.kind == "table" and not columns[0].key and not foreign:
         raise InvalidQuery(
             f"the table '{statement.name}' has no key",
             hint="mark the column whose later events replace earlier ones: name TYPE PRIMARY KEY",
@@ -43,7 +45,9 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
     ownership, others = split(statement.options)
     check_columns_of(ownership, columns)
     check_quarantine_of_source(statement.name, ownership)
-    options = source_options(statement.name, columns, others)
+    options = (
+        foreign_options(statement, columns, others) if foreign else source_options(statement.name, columns, others)
+    )
     return Source(
         name=statement.name,
         kind=statement.kind,
@@ -58,7 +62,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         timestamp=options.timestamp,
         timestamp_format=options.timestamp_format,
         options={**options.other, **ownership},
-        read_only=statement.read_only,
+        read_only=statement.read_only or foreign,
     )
 
 

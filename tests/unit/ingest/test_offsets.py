@@ -23,6 +23,12 @@ class _Sized:
     def size(self, topic: str, partition: int, start: int, end: int) -> int:
         return sum(self._sizes[topic, partition][start:end])
 
+    def span(self, _topic: str, _partition: int, start: int, end: int) -> int:
+        return max(end - start, 0)
+
+    def whole(self, _topic: str, _partition: int, _start: int, end: int) -> int:
+        return end
+
 
 _SIZES = st.dictionaries(
     st.tuples(st.sampled_from("tu"), st.integers(0, 2)), st.lists(st.integers(1, 50), max_size=30), min_size=1
@@ -56,14 +62,15 @@ def test_a_backlog_is_cut_by_bytes_and_comes_to_its_end(sizes: dict[tuple[str, i
 def test_what_fits_is_not_cut() -> None:
     log = cast("Log", _Sized({("t", 0): [5] * 9}))
     assert cut_bytes({"t": {"0": 1}}, {"t": {"0": 9}}, 40, log) == {"t": {"0": 9}}
-    assert cut({"t": {"0": 1}}, {"t": {"0": 9}}, None) == {"t": {"0": 9}}
+    assert cut({"t": {"0": 1}}, {"t": {"0": 9}}, None, log) == {"t": {"0": 9}}
 
 
 def test_rows_are_counted_over_all_topics() -> None:
     """So a micro-batch is small for the driver only when all of it is."""
+    log = cast("Log", _Sized({}))
     end: Offsets = {f"t{number}": {"0": 150, "1": 150} for number in range(100)}
-    assert cut({}, end, 30_000) == end
-    reached = cut({}, end, 20_000)
+    assert cut({}, end, 30_000, log) == end
+    reached = cut({}, end, 20_000, log)
     assert sum(last for partitions in reached.values() for last in partitions.values()) == 20_000
 
 

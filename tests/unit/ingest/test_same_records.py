@@ -35,6 +35,9 @@ class _Topic:
     def end_offsets(self, _topic: str) -> dict[int, int]:
         return {0: self.begin + len(self.terms)}
 
+    def span(self, _topic: str, _partition: int, start: int, end: int) -> int:
+        return max(end - start, 0)
+
     def wait(self, _offsets: Mapping[str, Mapping[int, int]], _seconds: float) -> None:
         """Nothing ever comes."""
 
