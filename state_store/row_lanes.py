@@ -160,6 +160,26 @@ def row_lanes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
     return _for_each(hashes, batch.num_rows)
 
 
+def key_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    """A hash of each row: the same for rows that SQL does not tell apart, NULL, NaN and both zeros among their values.
+
+    Of decimals both halves are hashed as numbers: lanes have them as Spark does, one by one.
+    """
+    hashes = _start(LANES[:1])
+    for column in batch.columns:
+        for part in _halves(column) if pa.types.is_decimal(column.type) else [column]:
+            hashes = _feed(hashes, part)
+    found: NDArray[np.uint64] = _for_each(hashes, batch.num_rows)[0]
+    return found
+
+
+def _halves(values: pa.Array) -> list[pa.Array]:
+    """Decimals of 16 bytes as two columns of 64-bit integers."""
+    numbers = np.frombuffer(values.buffers()[1], np.int64)[2 * values.offset : 2 * (values.offset + len(values))]
+    absent = np.asarray(values.is_null())
+    return [pa.array(numbers[half::2], mask=absent) for half in (0, 1)]
+
+
 def _start(lanes: Sequence[int]) -> Any:
     """The seeds of the first value, the same for all rows: of shape (lanes, 1)."""
     return hash4(np.full((len(lanes), 1), _SEED, np.uint64), np.array(lanes, np.uint64)[:, np.newaxis])

@@ -239,6 +239,10 @@ class Settings(BaseSettings):
     # What does not fit goes to a temporary folder: less memory is slower, not less.
     kernel_memory_mb: int = Field(default=2048, ge=128)
     kernel_threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
+    arrangements_mb: int = Field(default=8192, ge=0, description="0: files are scanned")
+    arrangements_folder: Path | None = Field(
+        default=None, description="default: one of this user's for temporary files"
+    )
     kafka: KafkaSettings = KafkaSettings()
     registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()
@@ -269,6 +273,11 @@ class Settings(BaseSettings):
     def kernel_size(self) -> tuple[str, int]:
         """Memory, as DuckDB writes it, and threads of a DuckDB engine that has its process for itself."""
         return f"{self.kernel_memory_mb}MB", self.kernel_threads or os.cpu_count() or 2
+
+    @property
+    def arrangements_space(self) -> tuple[Path | None, int]:
+        """The folder for arrangements, None: the machine's own; and the bytes that they may take."""
+        return self.arrangements_folder, self.arrangements_mb << 20
 
     @classmethod
     def settings_customise_sources(

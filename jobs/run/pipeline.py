@@ -186,9 +186,10 @@ def duckdb_engine_for(settings: Settings, *, intake: bool = False) -> Iterator[D
     if settings.engine == "spark" and not intake:
         yield None
         return
+    from strandline.state_store.arrangements import arrangements_in
     from strandline.state_store.duckdb.engine import DuckDBEngine
 
-    with DuckDBEngine(*settings.kernel_size) as duckdb_engine:
+    with DuckDBEngine(*settings.kernel_size, arrangements_in(*settings.arrangements_space)) as duckdb_engine:
         yield duckdb_engine
 
 

@@ -22,6 +22,8 @@ from strandline.jobs.run.schedule import RefreshUnit
 from strandline.state_store.storage.requests import REQUESTS, Requests
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
@@ -38,11 +40,13 @@ class _Task:
     Attributes:
         context: without session and DuckDB engine, which the worker has its own of.
         memory_mb: of the worker's DuckDB engine.
+        arrangements: folder and bytes, see `state_store.arrangements.arrangements_in`.
     """
 
     context: RunContext
     memory_mb: int
     threads: int
+    arrangements: tuple[Path | None, int]
     levels: Levels
     stopped: frozenset[str]
 
@@ -58,6 +62,7 @@ class RefreshTasks:
         self._groups = groups(levels, slots)
         beside = max(1, min(slots, len(self._groups)))
         self._memory_mb = settings.kernel_memory_mb // beside
+        self._arrangements = settings.arrangements_space
         self._threads = settings.kernel_threads or max(1, slots // beside)
         self._made: tuple[frozenset[str], RDD[Refreshed]] | None = None
 
@@ -89,7 +94,7 @@ class RefreshTasks:
     def _job(self, wanted: Sequence[Levels], stopped: frozenset[str]) -> RDD[Refreshed]:
         """A job with a task for each of these groups; it runs as often as its results are collected."""
         bare = replace(self._context, sessions=None, duckdb_engine=None)
-        tasks = [_Task(bare, self._memory_mb, self._threads, group, stopped) for group in wanted]
+        tasks = [_Task(bare, self._memory_mb, self._threads, self._arrangements, group, stopped) for group in wanted]
         return self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task)
 
 
@@ -106,7 +111,8 @@ def warm_up(spark: SparkSession, context: RunContext, settings: Settings, levels
 
 def run_task(task: _Task) -> Refreshed:
     """A task, in a worker."""
-    context = replace(task.context, duckdb_engine=_duckdb_engine(task.context.writer, task.memory_mb, task.threads))
+    engine = _duckdb_engine(task.context.writer, task.memory_mb, task.threads, task.arrangements)
+    context = replace(task.context, duckdb_engine=engine)
     before = REQUESTS.so_far()  # a worker does one task at a time
     done = refresh_all(context, task.levels, task.stopped)
     return replace(done, requests=REQUESTS.since(before))
@@ -143,7 +149,8 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
 # A worker that is used again finds its DuckDB engine, with the changes that it committed last. Another run may have
 # other functions of the same names.
 @lru_cache(maxsize=1)
-def _duckdb_engine(_run: str, memory_mb: int, threads: int) -> DuckDBEngine:
+def _duckdb_engine(_run: str, memory_mb: int, threads: int, arrangements: tuple[Path | None, int]) -> DuckDBEngine:
+    from strandline.state_store.arrangements import arrangements_in
     from strandline.state_store.duckdb.engine import DuckDBEngine
 
-    return DuckDBEngine(f"{memory_mb}MB", threads)
+    return DuckDBEngine(f"{memory_mb}MB", threads, arrangements_in(*arrangements))

@@ -33,6 +33,7 @@ from strandline.state_store.files import disk_errors, remove_left_behind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from strandline.state_store.arrangements import Arrangements
     from strandline.state_store.paths import LakePath
 
 
@@ -65,9 +66,10 @@ class DuckDBEngine:
     Args:
         memory: the most that it may use, as DuckDB writes it (`2GB`).
         threads: that work on queries.
+        arrangements: those of this machine; without them every file is scanned.
     """
 
-    def __init__(self, memory: str, threads: int) -> None:
+    def __init__(self, memory: str, threads: int, arrangements: Arrangements | None = None) -> None:
         remove_left_behind(_ASIDE, _PREFIX)
         # DuckDB makes it when it first puts something aside.
         self._folder = _ASIDE / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -77,7 +79,7 @@ class DuckDBEngine:
         self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
         elementary.register(self._database)
         self._registering = Lock()
-        self.kept = Kept.nothing(self._folder / "copies")
+        self.kept = Kept.nothing(self._folder / "copies", arrangements)
 
     def __enter__(self) -> DuckDBEngine:
         return self
@@ -276,17 +278,19 @@ class Kept:
         recent: changes that were committed a moment ago.
         snapshots: of the tables, which follow their logs.
         local: their data files on this machine's disk.
+        arrangements: of these files; None: they are scanned.
     """
 
     recent: RecentChanges
     snapshots: Snapshots
     local: LocalFiles
+    arrangements: Arrangements | None = None
 
     @classmethod
-    def nothing(cls, copies: Path) -> Kept:
+    def nothing(cls, copies: Path, arrangements: Arrangements | None = None) -> Kept:
         """Make empty caches.
 
         Args:
             copies: the folder for copies of data files, see `LocalFiles`.
         """
-        return cls(RecentChanges(), Snapshots(), LocalFiles(copies))
+        return cls(RecentChanges(), Snapshots(), LocalFiles(copies), arrangements)

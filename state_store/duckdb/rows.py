@@ -4,13 +4,15 @@
     changes   of a commit that only adds: its files; of another: the rows by which the files differ (`delta.feed`)
 
 A place is a number: the file's, in the order of the SELECT, and the row's in it.
+
+Where the keys of the wanted rows are known, they are looked up in the files' arrangements (`state_store.arrangements`),
+and only files without one are scanned. What a reading gives then are all rows with these keys, and others too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -19,21 +21,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from strandline.state_store.arrangements import DataFile, column_at, sorted_hashes
 from strandline.state_store.delta import rows
 from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.schema import added_columns, columns_of
-from strandline.state_store.delta.statistics import without_nulls
+from strandline.state_store.delta.statistics import row_count, without_nulls
 from strandline.state_store.duckdb.engine import literal
+from strandline.state_store.errors import CorruptState
 from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import duckdb
+    from numpy.typing import NDArray
 
+    from strandline.state_store.arrangements import Arrangements
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.duckdb.engine import LocalFiles, RecentChanges
@@ -45,6 +51,19 @@ _HERE: Final = f"__gone.place = ({FILE} << {_BITS} | {POSITION})"
 
 
 @dataclass(frozen=True)
+class Keys:
+    """The rows to be read: those that have one of these keys.
+
+    Attributes:
+        columns: the key's, as they are stored: `__state.<field>` for a field of that struct.
+        values: of the keys, a column for each of these.
+    """
+
+    columns: tuple[str, ...]
+    values: pa.Table
+
+
+@dataclass(frozen=True)
 class PlacedRows:
     """The rows of a version.
 
@@ -53,11 +72,15 @@ class PlacedRows:
         files: the data files by their numbers, relative to the table.
         without_nulls: columns in which no row has NULL, by what the log says of the files; `__state.<field>` for a
             field of that struct.
+        found: rows that were looked up.
+        scanned: rows of the files that the SELECT reads, deleted ones included.
     """
 
     text: str
     files: tuple[str, ...]
     without_nulls: frozenset[str] = frozenset()
+    found: int = 0
+    scanned: int = 0
 
     def positions(self, files: pa.Array, positions: pa.Array) -> dict[str, BitMap64]:
         """{data file: positions} of the rows with these places."""
@@ -72,13 +95,21 @@ class TableRows:
         local: its data files on this machine's disk.
         schema: the stored columns.
         name: what relations of it on the connection are named by: `<name>_…`.
+        arrangements: of data files; without them all are scanned.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, local: LocalFiles, path: LakePath, schema: pa.Schema, name: str
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        local: LocalFiles,
+        path: LakePath,
+        schema: pa.Schema,
+        name: str,
+        arrangements: Arrangements | None = None,
     ) -> None:
         self._connection = connection
         self._local = local
+        self._arrangements = arrangements
         self._path = path
         self._schema = schema
         self._name = name
@@ -88,38 +119,124 @@ class TableRows:
         placed = pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
         return PlacedRows(f"SELECT * FROM {self._register('none', placed.empty_table())}", ())
 
-    def at(self, snapshot: Snapshot) -> PlacedRows:
-        """All rows of a version.
+    def at(self, snapshot: Snapshot, keys: Sequence[Keys] = ()) -> PlacedRows:
+        """All rows of a version, or those with some keys.
+
+        Args:
+            keys: rows that have none of them may be left out, and need not be. Without any, all rows are wanted.
 
         Raises:
             VersionGone: a data file or a deletion vector is gone.
             CorruptState: one of them is broken.
         """
-        parts: list[str] = []
-        vectors: list[Any] = []
-        files: list[str] = []
-        for (whole, lacking), group in groupby(self._live(snapshot), key=itemgetter(0, 1)):
-            found = list(group)
-            scan = self._scan([copy for *_, copy, _ in found], len(files), lacking)
-            for *_, body in found:
-                if not whole:
-                    gone = np.array(deleted_rows(self._path, body["deletionVector"]).to_array(), np.int64)
-                    vectors.append(gone | len(files) << _BITS)
-                files.append(unquote(body["path"]))
-            without = f"SELECT * FROM ({scan}) ANTI JOIN {self._name_of('gone')} AS __gone ON {_HERE}"
-            parts.append(scan if whole else without)
-        if vectors:
-            self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
-        if not parts:
+        live = self._live(snapshot)
+        arranged = self._looked_up(live, keys) if keys else {}
+        found = [each for each in live if each.name in arranged]
+        rest = [each for each in live if each.name not in arranged]
+        texts = [*self._scans(rest), *self._copies(found, arranged, len(rest))]
+        if not texts:
             return self.none()
         known = (without_nulls(body.get("stats") or "") for body in snapshot.files.values())
-        return PlacedRows(" UNION ALL ".join(parts), tuple(files), frozenset.intersection(*known))
+        return PlacedRows(
+            " UNION ALL ".join(texts),
+            tuple(unquote(each.body["path"]) for each in [*rest, *found]),
+            frozenset.intersection(*known),
+            sum(rows.num_rows for rows in arranged.values()),
+            sum(_count(each.body) for each in rest) if keys else 0,
+        )
 
-    def _live(self, snapshot: Snapshot) -> list[tuple[bool, tuple[str, ...], Path, Mapping[str, Any]]]:
-        """The files of a version: (no row is deleted, the columns it lacks, where it can be read, its `add` action).
+    def suits_lookup(self, snapshot: Snapshot, keys: int) -> bool:
+        """True if so few keys, of the rows that there are, may be looked up: in a file that is large enough for it."""
+        made, counts = self._arrangements, [_count(body) for body in snapshot.files.values()]
+        return (
+            made is not None and max(counts, default=0) >= made.fewest_rows and keys <= made.largest_share * sum(counts)
+        )
 
-        Those with deleted rows first: of the others no place need be looked at.
-        """
+    def _scans(self, files: Sequence[_Live]) -> Iterator[str]:
+        """SELECTs of all rows of files, numbered from 0."""
+        vectors: list[Any] = []
+        first = 0
+        for (whole, lacking), group in groupby(files, key=lambda each: (each.whole, each.lacking)):
+            scanned = list(group)
+            scan = self._scan([each.copy for each in scanned], first, lacking)
+            if not whole:
+                for number, each in enumerate(scanned, first):
+                    gone = np.array(deleted_rows(self._path, each.body["deletionVector"]).to_array(), np.int64)
+                    vectors.append(gone | number << _BITS)
+                # Before it is named: a SELECT takes the relation as it is then.
+                scan = f"SELECT * FROM ({scan}) ANTI JOIN {self._name_of('gone')} AS __gone ON {_HERE}"
+            first += len(scanned)
+            yield scan
+        if vectors:
+            self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
+
+    def _looked_up(self, live: Sequence[_Live], keys: Sequence[Keys]) -> dict[str, pa.Table]:
+        """{data file: the rows that have one of the keys, with their numbers in it}, of those that are arranged."""
+        arrangements = self._arrangements
+        if arrangements is None or any(not self._comparable(each) for each in keys):
+            return {}
+        hashed = [(each.columns, sorted_hashes(each.values)) for each in keys]
+        found = {}
+        for each in live:
+            rows = self._rows_in(arrangements, each, hashed)
+            if rows is not None:
+                found[each.name] = rows
+        arrangements.drop_others(str(self._path), (each.name for each in live))
+        return found
+
+    def _rows_in(
+        self, arrangements: Arrangements, each: _Live, hashed: Sequence[tuple[tuple[str, ...], NDArray[np.uint64]]]
+    ) -> pa.Table | None:
+        stated = stated_checksum(each.body)
+        count = _count(each.body)
+        most = int(count * arrangements.largest_share)
+        # Another tool's file may come back under its name with other rows.
+        if stated is None or any(len(hashes) > most for _, hashes in hashed):
+            return None
+        file = DataFile(str(self._path), each.name, stated, each.copy, count)
+        opened = [
+            (None if self._lacks(each, columns) else arrangements.open(file, columns), hashes)
+            for columns, hashes in hashed
+        ]
+        found = [(arrangement, arrangement.find(hashes)) for arrangement, hashes in opened if arrangement is not None]
+        if len(found) < len(hashed):
+            return None
+        wanted = np.unique(np.concatenate([numbers for _, numbers in found]))
+        if len(wanted) > most:
+            return None
+        if not each.whole:
+            gone = deleted_rows(self._path, each.body["deletionVector"])
+            wanted = np.array((BitMap64(wanted.astype(np.uint64)) - gone).to_array(), np.int64)
+        rows = found[0][0].take(wanted)
+        return rows.append_column(POSITION, pa.array(wanted))
+
+    def _lacks(self, each: _Live, columns: Sequence[str]) -> bool:
+        return any(column.partition(".")[0] in each.lacking for column in columns)
+
+    def _comparable(self, keys: Keys) -> bool:
+        """True if equal values have equal hashes: they are of the type that is stored."""
+        stored = self._schema.empty_table()
+        return all(
+            _plain(keys.values.column(place).type) == _plain(column_at(stored, path).type)
+            for place, path in enumerate(keys.columns)
+        )
+
+    def _copies(self, files: Sequence[_Live], rows: Mapping[str, pa.Table], first: int) -> Iterator[str]:
+        """SELECTs of rows that were looked up, their files numbered from `first`."""
+        numbered = list(enumerate(files, first))
+        for lacking, group in groupby(numbered, key=lambda each: each[1].lacking):
+            there = [name for name in self._schema.names if name not in lacking]
+            parts = []
+            number = first
+            for number, each in group:
+                found = rows[each.name]
+                marks = pa.repeat(pa.scalar(number, pa.int64()), found.num_rows)
+                parts.append(found.select([*there, POSITION]).append_column(FILE, marks))
+            name = self._register(f"found_{number}", pa.concat_tables(parts))
+            yield self._widened(f"SELECT {', '.join(map(quoted, there))}, {FILE}, {POSITION} FROM {name}", lacking)
+
+    def _live(self, snapshot: Snapshot) -> list[_Live]:
+        """The files of a version, those with deleted rows first: of the others no place need be looked at."""
         schema = snapshot.metadata["schemaString"]
         newer = self._newer(columns_of(schema))
         later = [name for name in added_columns(schema) if name in self._schema.names]
@@ -128,8 +245,8 @@ class TableRows:
             copy = self._local.path_of(self._path, inside(self._path, name), stated_checksum(body))
             has = self._local.columns_of(copy) if later else frozenset()
             lacking = (*newer, *(each for each in later if each not in has))
-            found.append((body.get("deletionVector") is None, lacking, copy, body))
-        return sorted(found, key=itemgetter(0, 1))
+            found.append(_Live(name, body.get("deletionVector") is None, lacking, copy, body))
+        return sorted(found, key=lambda each: (each.whole, each.lacking))
 
     def as_changes(self, snapshot: Snapshot) -> str:
         """SELECT of all rows of a version as changes. Raises as `at`."""
@@ -163,6 +280,10 @@ class TableRows:
         place = f"file_index::BIGINT + {first} AS {FILE}, file_row_number AS {POSITION}"
         there = ", ".join(quoted(name) for name in self._schema.names if name not in newer)
         rows = f"SELECT {there}, {place} FROM read_parquet([{listed}], hive_partitioning = false)"
+        return self._widened(rows, newer)
+
+    def _widened(self, rows: str, newer: Sequence[str]) -> str:
+        """A SELECT of rows that lack some columns, with these."""
         if not newer:
             return rows
         # The relation without rows gives the columns that are NULL their types.
@@ -187,6 +308,42 @@ class TableRows:
 
     def _name_of(self, part: str) -> str:
         return quoted(f"{self._name}_{part}")
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A data file of a version.
+
+    Attributes:
+        name: as the log has it.
+        whole: no row of it is deleted.
+        lacking: the columns that it does not have.
+        copy: where it can be read.
+        body: its `add` action.
+    """
+
+    name: str
+    whole: bool
+    lacking: tuple[str, ...]
+    copy: Path
+    body: Mapping[str, Any]
+
+
+def _count(body: Mapping[str, Any]) -> int:
+    """The rows of a file, deleted ones included; 0 where another tool's log does not say it."""
+    try:
+        return row_count(body)
+    except CorruptState:
+        return 0
+
+
+def _plain(found: pa.DataType) -> pa.DataType:
+    """The type of texts and bytes, however Arrow has them in memory."""
+    if pa.types.is_large_string(found) or pa.types.is_string_view(found):
+        return pa.string()
+    if pa.types.is_large_binary(found) or pa.types.is_binary_view(found):
+        return pa.binary()
+    return found
 
 
 def _fields(state: pa.StructType) -> str:

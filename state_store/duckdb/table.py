@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.duckdb.engine import Kept
-    from strandline.state_store.duckdb.rows import PlacedRows
+    from strandline.state_store.duckdb.rows import Keys, PlacedRows
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
 
@@ -56,16 +56,23 @@ class DuckDBTable(StoredTable):
         super().__init__(path, spec, kept.snapshots)
         self._connection = connection
         self._recent = kept.recent
-        self._rows = TableRows(connection, kept.local, path, self._schema, name)
+        self._rows = TableRows(connection, kept.local, path, self._schema, name, kept.arrangements)
 
-    def read(self, version: int | None) -> PlacedRows:
+    def read(self, version: int | None, keys: Sequence[Keys] = ()) -> PlacedRows:
         """The rows at `version` with their places; none without a version.
+
+        Args:
+            keys: as of `TableRows.at`.
 
         Raises:
             VersionGone: the version is not there, or is older than the table's retention.
             CorruptState: a file of it is broken.
         """
-        return self._rows.none() if version is None else self._rows.at(self._snapshot(version))
+        return self._rows.none() if version is None else self._rows.at(self._snapshot(version), keys)
+
+    def suits_lookup(self, version: int | None, keys: int) -> bool:
+        """True if looking up the rows of so many keys may cost less than a scan. Raises as `read`."""
+        return version is not None and self._rows.suits_lookup(self._snapshot(version), keys)
 
     def changes(self, after: int | None, upto: int) -> str:
         """SELECT of the changes in the versions after `after`, up to and including `upto`.

@@ -26,6 +26,7 @@ DEFAULTS = {
     "`AWS_ENDPOINT_URL`, or Amazon's": "None",
     "`AWS_REGION`": "None",
     "`AWS_…`": "None",
+    "`strandline-arrangements-<user id>` in the folder for temporary files": "None",
     "[]": "()",
     "false": "False",
 }

@@ -29,9 +29,10 @@ def test_every_failpoint_of_the_commit_path_is_in_the_campaign() -> None:
         for line in path.read_text().splitlines()
         if 'failpoint("' in line and "grep" not in line and "replicas" not in path.parts
     }
-    # Compaction, clean-up, whole folders and replicas are killed by tests of their own: test_compaction, test_cleanup,
-    # test_object_store, replicas.
-    others = {"after-compaction-staged", "after-trim-digest", "inside-cleanup", "inside-copy", "inside-removal"}
+    # Compaction, clean-up, whole folders, arrangements and replicas are killed by tests of their own: test_compaction,
+    # test_cleanup, test_object_store, test_arrangements, replicas.
+    others = {"before-arrangement-named", "inside-arrangement"}
+    others |= {"after-compaction-staged", "after-trim-digest", "inside-cleanup", "inside-copy", "inside-removal"}
     assert named - others == set(FAILPOINTS)
 
 

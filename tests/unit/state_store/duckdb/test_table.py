@@ -16,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.state_store.arrangements import Arrangements
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb import table as tally_module
 from strandline.state_store.duckdb.engine import DuckDBEngine, Kept
+from strandline.state_store.duckdb.rows import Keys
 from strandline.state_store.duckdb.table import BATCH_ROWS, DuckDBTable, Tally, error_of, streamed
 from strandline.state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
 from strandline.state_store.paths import LakePath
@@ -71,6 +73,32 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
         assert sorted(map(repr, kept)) == sorted(map(repr, read))
     with pytest.raises(VersionGone, match="made anew"):
         afresh.changes(model.head.version + 1, model.head.version)
+
+
+def test_rows_with_some_keys_are_looked_up_and_deleted_ones_are_not_among_them(model: Model, tmp_path: Path) -> None:
+    made = Arrangements(tmp_path / "arrangements", 1 << 30, fewest_rows=1, patience=1, largest_share=1.0)
+    model.apply({(1, "a"): (9, {"y": 1}, 2), (1, "b"): None})
+    table = DuckDBTable(
+        model.connection, Kept.nothing(model.copies, made), model.table.path, model.table.spec, "by_key"
+    )
+    path = tuple(model.table.spec.key)
+    for hidden, key in [(1, "a"), (1, "b"), (7, "a")]:
+        values = pa.table({"__k0": pa.array([hidden], pa.int32()), "k": [key]})
+        by_name = values.select([name.rpartition(".")[2] for name in path])
+        found = table.read(model.head.version, [Keys(path, by_name)])
+        condition = f"__state.__k0 = {hidden} AND k = '{key}'"
+        looked_up, scanned = (
+            model.connection.sql(f"SELECT k, v, __state, __file, __position FROM ({text}) WHERE {condition}").fetchall()
+            for text in (found.text, model.table.read(model.head.version).text)
+        )
+        assert [row[:3] for row in looked_up] == [row[:3] for row in scanned]
+        assert (found.found, found.scanned) == (len(scanned), 0)
+        places = zip([row[3] for row in looked_up], [row[4] for row in looked_up], strict=True)
+        assert [found.files[file] for file, _ in places] == [
+            model.table.read(model.head.version).files[row[3]] for row in scanned
+        ]
+    other_type = Keys(path, pa.table({"__k0": pa.array([1], pa.int64()), "k": ["a"]}).select(by_name.column_names))
+    assert table.read(model.head.version, [other_type]).found == 0, "hashes of another type say nothing"
 
 
 def test_a_log_grows_and_gives_each_commit_back(duckdb_engine: DuckDBEngine, folder: LakePath, tmp_path: Path) -> None:
