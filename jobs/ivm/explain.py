@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.plan.plan import plan, plan_of_query, why_not
 from strandline.jobs.ivm.refresh.engines import MOST_ROWS
 from strandline.jobs.ivm.refresh.epoch import in_words
 from strandline.jobs.ivm.rules.aggregate import recomputed
 from strandline.jobs.ivm.rules.delta_join import equalities
+from strandline.jobs.ivm.rules.lookups import plan_lookups
 from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
 from strandline.jobs.ivm.rules.stored import state_type
@@ -85,6 +87,7 @@ def _text(title: str, of: Plan, refresh: Refresh, *, maintenance: bool) -> str:
             late = late_rows(stage, "spark", [each.alias for each in inputs_of(stage)])
             if late is not None:
                 lines += ["", "  late rows are counted by", "", *(f"    {line}" for line in late.splitlines())]
+            lines += ["", *(f"  {name:<9}{value}" for name, value in reading(stage))]
     lines += [f"\nnote: {note}" for note in of.notes]
     return "\n".join(lines)
 
@@ -93,6 +96,20 @@ def _text(title: str, of: Plan, refresh: Refresh, *, maintenance: bool) -> str:
 
 Fact = tuple[str, str]
 """A line of the explanation: its label and its text."""
+
+
+def reading(stage: Stage) -> Iterator[Fact]:
+    """The lines about the relations of the rule's text: what is looked up of large ones, by which columns, and what is
+    scanned, and why."""
+    found = plan_lookups(stage, engine_of("duckdb"), {each.alias for each in inputs_of(stage)})
+    asked: dict[str, list[str]] = {}
+    for lookup in found.lookups:
+        if lookup.relation not in found.scanned:
+            asked.setdefault(lookup.relation, []).append(f"({', '.join(lookup.columns)})")
+    for relation, columns in asked.items():
+        yield "looks up", f"{quote(relation)} by {' and by '.join(dict.fromkeys(columns))}"
+    for relation, why in found.scanned.items():
+        yield "scans", f"{quote(relation)}: {why}"
 
 
 def rule(stage: Stage) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
+from strandline.state_store.arrangements import Arrangement, Arrangements, DataFile
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import Lake
 from tests.properties.histories import Batch
@@ -79,13 +81,45 @@ def check_drawn(
     seed = seed_of(part)
     pick, tally, lake = Picker.seeded(seed), Tally(), Lake(folder / "lake")
     example = scenario(pick, _VIEWS, tally, catalog=Catalog(lake), most=40, cuts=cuts, in_order=True)
-    with DuckDBEngine("1GB", 2) as duckdb_engine:
+    with DuckDBEngine("1GB", 2, _drawn_arrangements(pick, folder)) as duckdb_engine:
         try:
             check(contexts(lake, pick, spark=spark, duckdb_engine=duckdb_engine), lake, example, pick, kill=kill)
         except Exception as error:
             error.add_note(f"STRANDLINE_SEED={seed}\n{example}")
             raise
     return seed, tally
+
+
+def _drawn_arrangements(pick: Picker, folder: Path) -> Arrangements | None:
+    """Of every file, at once, whatever is asked for; where they were drawn, some are lost or broken on the way."""
+    if not pick.chance(70):
+        return None
+    return DamagedArrangements(pick.count(0, 2**31), folder / "arrangements")
+
+
+class DamagedArrangements(Arrangements):
+    """Arrangements of which some are lost, shortened or altered before they are opened."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(folder, 1 << 30, fewest_rows=1, patience=1, largest_share=1000.0)
+        self._draw = random.Random(seed)
+
+    def open(self, file: DataFile, columns: Sequence[str]) -> Arrangement | None:
+        if self._draw.random() < 0.3:
+            self._damage(self.folder / self._draw.choice([file.entry(), file.entry(columns)]))
+            self._opened.clear()
+        return super().open(file, columns)
+
+    def _damage(self, stored: Path) -> None:
+        if stored.exists():
+            data = stored.read_bytes()
+            stored.unlink()
+            match self._draw.randrange(3):
+                case 0:
+                    stored.write_bytes(data[: self._draw.randrange(len(data))])
+                case 1:
+                    place = self._draw.randrange(len(data))
+                    stored.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
 
 
 def check(context: Context, lake: Lake, example: Scenario, pick: Picker, *, kill: bool) -> None:

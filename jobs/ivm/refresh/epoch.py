@@ -80,6 +80,7 @@ class Epoch:
         record: of the commit to be made, but for what only the rows can say.
         first: some input was never taken in: every row is new to the stage.
         few_changes: the changes are small enough to be sent to every task.
+        changed: rows that the commits to take in say they changed; None: one does not say, or all rows are computed.
     """
 
     stage: Stage
@@ -88,6 +89,7 @@ class Epoch:
     record: CommitRecord
     first: bool
     few_changes: bool
+    changed: int | None = None
 
     @property
     def moved(self) -> frozenset[str] | None:
@@ -187,7 +189,7 @@ def planned(
             record = replace(record, mode=choice.mode, reason=choice.reason)
         check = begun_logs.check_changes if choice.mode == "delta" else begun_logs.check_whole
         check(stage, head.record, spans)
-    return Epoch(stage, head, spans, record, first, choice.few_changes)
+    return Epoch(stage, head, spans, record, first, choice.few_changes, choice.changed)
 
 
 def next_record(context: RunContext, owner: Owner, head: Head, spans: tuple[Span, ...]) -> CommitRecord:
@@ -270,11 +272,13 @@ class Choice:
 
     Attributes:
         few_changes: the changes are small enough to be sent to every task.
+        changed: rows that the commits to take in say they changed; None: one does not say, or all rows are computed.
     """
 
     mode: Literal["full", "delta"]
     reason: str
     few_changes: bool
+    changed: int | None = None
 
 
 def first_refresh(spans: Sequence[Span]) -> Choice:
@@ -294,7 +298,7 @@ def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) ->
     changed = _rows_changed(lake, moved)
     few = changed is not None and changed <= _MAX_BROADCAST_CHANGES
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
-        return Choice("delta", sentence("changes of {}", changes), few)
+        return Choice("delta", sentence("changes of {}", changes), few, changed)
     if refresh == "full":
         return Choice("full", sentence("REFRESH = 'full': all rows after changes of {}", changes), few_changes=False)
     if refresh == "auto" and changed is not None and _reads_more_than_changes(stage):
@@ -302,7 +306,7 @@ def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) ->
         if changed > _CROSSING * rows:
             reason = sentence("all rows: {} of {} changed, {}", changed, rows, changes)
             return Choice("full", reason, few_changes=False)
-    return Choice("delta", sentence("changes of {}", changes), few)
+    return Choice("delta", sentence("changes of {}", changes), few, changed)
 
 
 def _reads_more_than_changes(stage: Stage) -> bool:

@@ -3,21 +3,28 @@
 No JVM takes part: an epoch of a few changes takes tens of milliseconds. Only the views that a text names are made; a
 relation that it names once stands in the text itself, since making a view takes a millisecond. Columns kept in
 `__state` become plain ones.
+
+Of a large table the rows that the rule can make use of are looked up by key, where that is known before the text runs
+(`jobs.ivm.rules.lookups`); otherwise, and of small tables, all are scanned.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.lookups import SELF, plan_lookups
 from strandline.jobs.ivm.rules.stored import consolidated, spec_of
 from strandline.jobs.ivm.rules.upserts import without_null_keys
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import REBUILD
+from strandline.state_store.duckdb.rows import Keys
 from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,8 +36,6 @@ if TYPE_CHECKING:
     from strandline.jobs.model.stage import Input
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.rows import PlacedRows
-
-_SELF = "self_old"
 
 
 class DuckDbRuntime(Runtime[str]):
@@ -45,24 +50,62 @@ class DuckDbRuntime(Runtime[str]):
         self._connection = connection
         self._stage = epoch.stage
         self._head = epoch.head
+        self._moved = epoch.moved
+        self._changed = epoch.changed
+        self._sides: dict[str, str] = {}
+        self._asked: dict[str, list[Keys]] = {}
+        self._found: dict[str, PlacedRows] = {}
         self._spans = {span.relation.name: span for span in epoch.spans}
         self._engine = engine_of(self.dialect)
         path = context.lake.table(epoch.stage.table)
-        self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), _SELF)
+        self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), SELF)
         self._before: PlacedRows | None = None
 
     def run(self, text: str, *, stored: bool = True) -> str:
-        for name, side, each in relations(self._stage, text, self._engine):
-            text = self._reading(text, name, self._side(side, each))
+        if stored:
+            self._look_up(text)
+        text = self._over_inputs(text)
         functions = self._context.functions
         if functions is not None:
             self._duckdb_engine.register(lambda connection: functions.register_duckdb(connection, text))
         if self._table.spec.storage == "keyed":
-            self._before = self._table.read(self._head.version if stored else None)
+            self._before = self._table.read(self._head.version if stored else None, self._asked.get(SELF, ()))
             if self._before.without_nulls.issuperset(self._table.spec.key):
                 text = without_null_keys(self._stage, text, self._engine)
-            text = self._reading(text, _SELF, self._before.text)
+            text = self._reading(text, SELF, self._before.text)
         return text
+
+    def _over_inputs(self, text: str) -> str:
+        """The text over the relations of the inputs that it names."""
+        for name, side, each in relations(self._stage, text, self._engine):
+            if name not in self._sides:
+                self._sides[name] = self._side(side, each)
+            text = self._reading(text, name, self._sides[name])
+        return text
+
+    def _look_up(self, text: str) -> None:
+        """Find out by which keys the rule makes use of the large relations that it names."""
+        changed = self._changed
+        if self._duckdb_engine.kept.arrangements is None or self._moved is None or changed is None:
+            return
+        large = set()
+        for _, side, each in relations(self._stage, text, self._engine):
+            if side != "delta" and self._source(side, each).suits_lookup(self._version(side, each), changed):
+                large.add(f"{side}_{each.alias}")
+        if self._table.spec.storage == "keyed" and self._table.suits_lookup(self._head.version, changed):
+            large.add(SELF)
+        if not large:
+            return
+        for number, lookup in plan_lookups(self._stage, self._engine, self._moved).needed(large):
+            keys = self._over_inputs(lookup.keys)
+            if SELF in keys:
+                keys = self._reading(keys, SELF, self._table.read(self._head.version, self._asked.get(SELF, ())).text)
+            values = self._connection.sql(keys).to_arrow_table()
+            self._connection.register(f"__keys{number}", values)
+            if lookup.relation in large:
+                self._asked.setdefault(lookup.relation, []).append(Keys(lookup.columns, values))
+                # It was read by fewer keys, if at all.
+                self._sides.pop(self._engine.name(lookup.relation), None)
 
     def keep(self, name: str, settled: str) -> None:
         # A table, since the views that the text reads are about to be made anew.
@@ -75,11 +118,21 @@ class DuckDbRuntime(Runtime[str]):
         return int(found)
 
     def append(self, rows: str, record: CommitRecord) -> Head | None:
-        return self._table.append_if_any(rows, record)
+        return self._table.append_if_any(rows, self._said(record))
 
     def settle(self, settled: str, record: CommitRecord) -> Head | None:
         assert self._before is not None, "the text was run"
+        record = self._said(record)
         return self._table.apply(settled, self._before, record, self._head if record.mode == REBUILD else None)
+
+    def _said(self, record: CommitRecord) -> CommitRecord:
+        """The record, whose reason says what was looked up and scanned of the relations that were asked by key."""
+        read = [*self._found.values(), *([self._before] if self._before is not None else [])]
+        found, scanned = sum(each.found for each in read), sum(each.scanned for each in read)
+        if not found:
+            return record
+        said = f"{found:,} rows looked up, {scanned:,} scanned"
+        return replace(record, reason=sentence("{}; {}", record.reason, said))
 
     def _reading(self, text: str, name: str, rows: str) -> str:
         """The text, in which `name` stands for these rows."""
@@ -91,13 +144,20 @@ class DuckDbRuntime(Runtime[str]):
         self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {rows}")
         return text
 
-    def _side(self, side: Side, each: Input) -> str:
-        span = self._spans[each.relation.name]
+    def _source(self, side: Side, each: Input) -> DuckDBTable:
         path, spec = self._context.lake.table(each.relation.name), spec_of_input(each.relation)
-        name = f"{side}_{each.alias}_of"
-        source = DuckDBTable(self._connection, self._duckdb_engine.kept, path, spec, name)
+        return DuckDBTable(self._connection, self._duckdb_engine.kept, path, spec, f"{side}_{each.alias}_of")
+
+    def _version(self, side: Side, each: Input) -> int | None:
+        span = self._spans[each.relation.name]
+        return span.upto if side == "new" else span.after
+
+    def _side(self, side: Side, each: Input) -> str:
+        span, source = self._spans[each.relation.name], self._source(side, each)
         if side != "delta":
-            return self._flat(source.read(span.upto if side == "new" else span.after).text, each.relation)
+            name = f"{side}_{each.alias}"
+            rows = self._found[name] = source.read(self._version(side, each), self._asked.get(name, ()))
+            return self._flat(rows.text, each.relation)
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return f"SELECT * EXCLUDE ({VERSION}) FROM ({changes})"

@@ -43,28 +43,11 @@ _AGAIN = "__again"
 def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[str] | None) -> str:
     """The settled form. A global aggregate (no key) settles its one row even when there are no changes."""
     again = recomputed(stage) if changed is not None else ()
-    groups = [engine.name(group.name) for group in stage.group]
     results = [f"{shown(call, engine)} AS {engine.name(call.name)}" for call in stage.aggregates]
+    groups = [engine.name(group.name) for group in stage.group]
     passed = [*groups, ROWS, *(_kept(call, engine) for call in stage.aggregates), EXISTS, OLD]
-    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, again, engine), old_row(stage, engine)]
     texts = [
-        *ctes(stage, engine, changed, rows=bool(again)),
-        f"""__e AS (
-  SELECT
-    {columns(evaluated(stage, engine, WEIGHT))}
-  FROM delta{chosen(stage, engine)}
-)""",
-        f"""__d AS (
-  SELECT
-    {columns([*groups, _rows(engine), *folded(stage.aggregates, WEIGHT, engine), *_lost(again, engine)])}
-  FROM __e{_grouped(groups)}
-)""",
-        before(stage, engine),
-        f"""__m AS (
-  SELECT
-    {columns(merged)}
-  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
-)""",
+        *_before_results(stage, again, engine, changed, rows=bool(again)),
         *_computed_again(stage, again, engine),
         f"""__x AS (
   SELECT *, {_exists(stage, engine)} AS {EXISTS}
@@ -81,6 +64,45 @@ SELECT
     {columns(_settled(stage, engine))}
   FROM __r
   WHERE {EXISTS} OR {OLD} IS NOT NULL"""
+
+
+def _before_results(
+    stage: AggregateStage,
+    again: tuple[AggregateCall, ...],
+    engine: Engine,
+    changed: Collection[str] | None,
+    *,
+    rows: bool,
+) -> list[str]:
+    """The relations up to `__m`."""
+    groups = [engine.name(group.name) for group in stage.group]
+    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, again, engine), old_row(stage, engine)]
+    return [
+        *ctes(stage, engine, changed, rows=rows),
+        f"""__e AS (
+  SELECT
+    {columns(evaluated(stage, engine, WEIGHT))}
+  FROM delta{chosen(stage, engine)}
+)""",
+        f"""__d AS (
+  SELECT
+    {columns([*groups, _rows(engine), *folded(stage.aggregates, WEIGHT, engine), *_lost(again, engine)])}
+  FROM __e{_grouped(groups)}
+)""",
+        before(stage, engine),
+        f"""__m AS (
+  SELECT
+    {columns(merged)}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+)""",
+    ]
+
+
+def groups_computed_again(stage: AggregateStage, engine: Engine, changed: Collection[str]) -> str:
+    """SELECT of the groups, all their columns, whose rows are read again: of a stage in which some may be."""
+    again = recomputed(stage)
+    texts = [*_before_results(stage, again, engine, changed, rows=False), *_computed_again(stage, again, engine)[:2]]
+    return f"WITH {', '.join(texts)}\nSELECT {', '.join(engine.name(group.name) for group in stage.group)} FROM __f"
 
 
 def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:

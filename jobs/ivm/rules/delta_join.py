@@ -35,7 +35,7 @@ from strandline.state_store.tablespec import WEIGHT
 
 
 @dataclass(frozen=True)
-class _Term:
+class Term:
     """One SELECT of the changes: the side that each input is read from, the weight, and the input that restricts it."""
 
     sides: Mapping[str, Side]
@@ -61,20 +61,20 @@ def changes(body: Body, engine: Engine, changed: Collection[str] | None) -> str:
     selects: list[str] = []
     for core in body:
         if changed is None:
-            selects.append(_select(core, _Term(_all(core, "new"), "1"), len(selects), engine))
+            selects.append(_select(core, Term(_all(core, "new"), "1"), len(selects), engine))
             continue
-        for term in _terms(core, changed, engine):
+        for term in terms(core, changed, engine):
             selects.append(_select(core, term, len(selects), engine))
     if not selects:
         # Only frozen inputs moved: nothing changes, and the text must still say which columns there are.
-        none = _select(body[0], _Term(_all(body[0], "new"), "1"), 0, engine)
+        none = _select(body[0], Term(_all(body[0], "new"), "1"), 0, engine)
         return f"  SELECT * FROM (\n{none}\n  ) AS __none WHERE FALSE"
     return "\n  UNION ALL\n".join(selects)
 
 
 def all_rows(body: Body, engine: Engine, side: Literal["new", "old"] = "new") -> str:
     """All rows of a body: its columns."""
-    selects = [_select(core, _Term(_all(core, side), ""), None, engine) for core in body]
+    selects = [_select(core, Term(_all(core, side), ""), None, engine) for core in body]
     return "\n  UNION ALL\n".join(selects)
 
 
@@ -87,16 +87,17 @@ def relations(stage: Stage, text: str, engine: Engine) -> Iterator[tuple[str, Si
                 yield name, side, each
 
 
-def _terms(core: Core, changed: Collection[str], engine: Engine) -> Iterator[_Term]:
+def terms(core: Core, changed: Collection[str], engine: Engine) -> Iterator[Term]:
+    """The terms of a core's changes, in the order of their steps."""
     for place, each in enumerate(core.inputs):
         if each.alias not in changed or each.frozen:
             continue
         if _is_linear(core, place):
             weight = "1" if core.storage == "append" else f"{engine.name(each.alias)}.{WEIGHT}"
-            yield _Term(_sides(core, place, "delta"), weight)
+            yield Term(_sides(core, place, "delta"), weight)
         else:
-            yield _Term(_sides(core, place, "old"), "-1", touched_by=each.alias)
-            yield _Term(_sides(core, place, "new"), "1", touched_by=each.alias)
+            yield Term(_sides(core, place, "old"), "-1", touched_by=each.alias)
+            yield Term(_sides(core, place, "new"), "1", touched_by=each.alias)
 
 
 def _sides(core: Core, place: int, side: Side) -> dict[str, Side]:
@@ -118,7 +119,7 @@ def _is_linear(core: Core, place: int) -> bool:
     return core.inputs[place].join in ("inner", "right") and not later_pads
 
 
-def _select(core: Core, term: _Term, step: int | None, engine: Engine) -> str:
+def _select(core: Core, term: Term, step: int | None, engine: Engine) -> str:
     parts = [typed(column, engine) for column in core.columns]
     if step is not None:
         parts += [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]

@@ -35,6 +35,14 @@ def explained(text: str, catalog: Catalog) -> str:
     return explain(statement, catalog)
 
 
+def test_maintenance_says_what_is_looked_up_and_what_is_scanned(catalog: Catalog) -> None:
+    text = explained("EXPLAIN MAINTENANCE whole", catalog)
+    assert "  looks up self_old by (v)\n  looks up new_t by (v)" in text
+    joined = explained("EXPLAIN MAINTENANCE SELECT t.k, s.v FROM t FULL JOIN s ON t.k = s.k", catalog)
+    assert "scans" in joined
+    assert "a RIGHT or FULL join keeps rows that meet nothing" in joined
+
+
 def test_stages_calls_and_state_are_named(catalog: Catalog) -> None:
     text = explained("EXPLAIN counts", catalog)
     for part in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from strandline.jobs.ivm.refresh import on_duckdb
 from strandline.jobs.ivm.rules import upserts
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.delta import reader
+from strandline.state_store.arrangements import Arrangements
+from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.served_lake import ServedLake
 
@@ -60,3 +62,27 @@ def test_equality_is_for_stored_keys_without_null(
 def rows(made: ServedLake, view: str) -> list[tuple[Any, ...]]:
     found = reader.read_rows(made.lake.table(view)).to_pylist()
     return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def test_touched_rows_are_looked_up_and_the_commit_says_so(settings: Settings, tmp_path: Path) -> None:
+    arrangements = Arrangements(tmp_path / "arrangements", 1 << 30, fewest_rows=2, patience=1, largest_share=1.0)
+    with DuckDBEngine("256MB", 1, arrangements) as looking, DuckDBEngine("256MB", 1) as scanning:
+        found = []
+        epochs: list[list[tuple[int, str | None]]] = [
+            [(1, "Wien"), (2, "Graz"), (3, None)],
+            [(4, "Wien"), (5, None)],
+            [(6, "Linz")],
+        ]
+        for name, duckdb_engine in (("looking", looking), ("scanning", scanning)):
+            made = ServedLake(settings.model_copy(update={"lake": tmp_path / name}), GROUPS)
+            for events in epochs:
+                made.append("v", [{"id": number, "town": town} for number, town in events])
+                made.refresh(duckdb_engine)
+            head = reader.head(made.lake.table("towns"))
+            assert head is not None
+            found.append((rows(made, "towns"), head.record.digest))
+            second = log.read_record(made.lake.table("towns"), 2)
+            assert second is not None
+            assert ("2 rows looked up, 0 scanned" in str(second.reason)) == (name == "looking")
+    assert found[0] == found[1]
+    assert found[0][0] == [("Graz", 1), ("Linz", 1), ("Wien", 2), (None, 2)]
