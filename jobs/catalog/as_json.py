@@ -1,7 +1,8 @@
 """Definitions as JSON, the persisted form of the catalog.
 
 Format 2: `{"format": 2, "crc": c, "sequence": n, "type": "source"|"view"|"insert"|"function", "definition": {…}}`. A
-column is `{"name", "type", "key"}`, with "header" where it comes from the record's headers; a type is its text in SQL.
+column is `{"name", "type", "key"}`, with "header" where it comes from the record's headers, and "required" where it is
+NOT NULL; a type is its text in SQL.
 `crc` is the CRC-32 of the members after it.
 
 `"called"` is before the fields of a definition that is called otherwise than it is stored: an older Strandline refuses
@@ -83,7 +84,8 @@ def from_json(data: bytes, where: str) -> Stored:
 def _plain(value: Any) -> Any:
     if isinstance(value, Column):
         plain = {"name": value.name, "type": str(value.type), "key": value.key}
-        return plain if value.header is None else {**plain, "header": value.header}
+        plain |= {} if value.header is None else {"header": value.header}
+        return plain | ({"required": True} if value.required else {})
     if isinstance(value, SqlType):
         return str(value)
     if isinstance(value, tuple):
@@ -93,10 +95,15 @@ def _plain(value: Any) -> Any:
 
 def _value(name: str, value: Any) -> Any:
     if name in ("columns", "parameters", "hidden"):
-        return tuple(Column(c["name"], _type(c["type"]), c["key"], c.get("header")) for c in value)
+        return tuple(_column(each) for each in value)
     if name == "returns":
         return _type(value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _column(value: Mapping[str, Any]) -> Column:
+    required = value.get("required", False)
+    return Column(value["name"], _type(value["type"]), value["key"], value.get("header"), required)
 
 
 @cache

@@ -173,7 +173,7 @@ class Decoder:
         """The visible columns in declared order."""
         if isinstance(records, RowRecords):
             arrays = [_of_rows(records, column, self._source) for column in self._source.columns]
-            self._check_keys(arrays, errors)
+            self._check_required(records, arrays, errors)
             return arrays
         key, value = self._formats
         keys = iter(key.decode(records.keys, errors) if key else ())
@@ -183,16 +183,20 @@ class Decoder:
             _header_column(records, column.header) if column.header is not None else next(parts[column.part])
             for column in self._source.columns
         ]
-        self._check_keys(arrays, errors)
+        self._check_required(records, arrays, errors)
         return arrays
 
-    def _check_keys(self, arrays: Sequence[pa.Array], errors: Errors) -> None:
-        """Check that each row of a table has a key."""
+    def _check_required(self, records: Records, arrays: Sequence[pa.Array], errors: Errors) -> None:
+        """Check that each row of a table has a key, and each row the columns that are NOT NULL."""
         for column, array in zip(self._source.columns, arrays, strict=True):
-            if self._source.kind == "table" and column.key and array.null_count:
-                absent = np.flatnonzero(pc.is_null(array))
-                for row in absent.tolist():
+            of_key = column.key and self._source.kind == "table"
+            if not array.null_count or not (of_key or column.required):
+                continue
+            for row in np.flatnonzero(pc.is_null(array)).tolist():
+                if of_key:
                     errors.setdefault(row, f"key column '{column.name}' is null")
+                elif records.values[row] is not None:  # a tombstone has no value
+                    errors.setdefault(row, f"column '{column.name}' is null, and it is NOT NULL")
 
     def _times(self, records: Records, visible: list[pa.Array], errors: Errors) -> np.ndarray[Any, Any]:
         """Event times in microseconds, `NEVER` for none: the record's own, or those of the TIMESTAMP column."""

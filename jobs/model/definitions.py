@@ -27,12 +27,14 @@ class Column:
     Attributes:
         key: it comes from (and goes to) the record's key.
         header: of a source, it comes from the record's headers: the name of one, or `ALL_HEADERS`. Nobody writes it.
+        required: of a source, it is NOT NULL: a record without it is a dead letter.
     """
 
     name: str
     type: SqlType
     key: bool = False
     header: str | None = None
+    required: bool = False
 
     @property
     def part(self) -> Literal["key", "value", "headers"]:

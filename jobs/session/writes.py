@@ -22,7 +22,7 @@ from strandline.jobs.sql.types_text import type_of
 from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.settings import Settings
@@ -60,9 +60,22 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
                 f"the columns are {', '.join(names)}",
             )
         rows.append({name: evaluate(value, types[name], name) for name, value in zip(names, row, strict=True)})
+    for found in rows:
+        _check_required(source, found)
     from strandline.jobs.ingest.produce import insert_rows
 
     return insert_rows(source, rows, settings, lake)
+
+
+def _check_required(source: Source, row: Mapping[str, object]) -> None:
+    """Check that a row has all columns that are NOT NULL.
+
+    Raises:
+        TypeMismatch: it has not.
+    """
+    absent = next((column.name for column in source.columns if column.required and row.get(column.name) is None), None)
+    if absent is not None:
+        raise TypeMismatch(f"column '{absent}' is NOT NULL, and the row has no value for it")
 
 
 def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> Source:
@@ -157,6 +170,8 @@ def update(statement: Update, catalog: Catalog, settings: Settings, lake: Lake) 
     changed = _assigned(statement, source)
     keys = _keys(statement.where, source)
     present = [row for key in keys if (row := newest_row(source, key, settings, lake)) is not None]
+    for row in present:
+        _check_required(source, {**row, **changed})
     return insert_rows(source, [{**row, **changed} for row in present], settings, lake)
 
 

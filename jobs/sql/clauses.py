@@ -46,7 +46,7 @@ def pattern_literal(pattern: exp.Expr) -> exp.Literal | None:
     return pattern if isinstance(pattern, exp.Literal) and pattern.is_string else None
 
 
-_CONSTRAINTS = ("NOT", "NULL", "DEFAULT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED")
+_CONSTRAINTS = ("NULL", "DEFAULT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED")
 _CONSTRAINED = "leave it out: any column may be NULL, and what is expected of rows is said by EXPECT in WITH"
 
 
@@ -159,12 +159,15 @@ class Clauses(Strandline.Parser):
         if tree is None:
             self.raise_error(f"expected the type of column '{name.name}'", start)
         sql_type = type_of(cast(exp.Expression, tree), at=start)
+        required = self._match_text_seq("NOT", "NULL")
         key = None
         if self._match_text_seq("PRIMARY", "KEY"):
             key = "PRIMARY KEY"
         elif self._match_text_seq("KEY"):
             key = "KEY"
-        return DeclaredColumn(name.name, sql_type, cast(Any, key), line, column, self._header())
+        header = self._header()
+        required = self._match_text_seq("NOT", "NULL") or required
+        return DeclaredColumn(name.name, sql_type, cast(Any, key), line, column, header, bool(required))
 
     def _header(self) -> str | None:
         """`HEADERS`, or `HEADER('name')`, after the type of a column."""

@@ -29,8 +29,8 @@ class Option:
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key; `header` is as
-    that of `jobs.model.definitions.Column`."""
+    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key; `header` and
+    `required` are as those of `jobs.model.definitions.Column`."""
 
     name: str
     type: SqlType
@@ -38,6 +38,7 @@ class DeclaredColumn:
     line: int | None = None
     column: int | None = None
     header: str | None = None
+    required: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

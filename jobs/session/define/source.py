@@ -34,7 +34,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
     for column in statement.columns:
         check_column(column, statement.columns, statement.kind)
         check_header(column, statement.columns)
-    columns = tuple(Column(c.name, c.type, c.key is not None, c.header) for c in statement.columns)
+    columns = tuple(Column(c.name, c.type, c.key is not None, c.header, c.required) for c in statement.columns)
     columns = tuple(sorted(columns, key=lambda c: not c.key))  # keys first, as they are stored
     foreign = is_foreign(statement)
     if statement.kind == "table" and not columns[0].key and not foreign:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,6 +76,15 @@ def rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def second(number: float) -> datetime:
     return datetime.fromtimestamp(number, UTC)
+
+
+@pytest.mark.parametrize("kind", ["stream", "table"])
+def test_a_record_without_a_column_that_is_not_null_is_broken(kind: Kind) -> None:
+    of = replace(source(kind), columns=(Column("id", t.VARCHAR, key=True), Column("n", t.INT, required=True)))
+    there, missing, null, gone = rows(decoder(of).decode(records({"n": 1}, {}, {"n": None}, None)))
+    wrong = "column 'n' is null, and it is NOT NULL"
+    assert [row["_error"] for row in (there, missing, null)] == [None, wrong, wrong]
+    assert gone["_error"] == ("no value" if kind == "stream" else None)  # of a table it is a tombstone
 
 
 def test_a_good_record_is_its_columns_and_a_broken_one_its_bytes() -> None:

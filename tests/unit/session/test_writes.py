@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest import newest, produce
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import types as t
@@ -98,6 +99,17 @@ def records(settings: Settings, lake: Lake) -> list[tuple[bytes | None, bytes | 
     ends = log.end_offsets("visit")
     runs = [run for number, end in ends.items() for run in log.read("visit", number, 0, end)]
     return [pair for each in runs for pair in zip(each.keys, each.values, strict=True)]
+
+
+def test_a_column_that_is_not_null_is_given_in_every_row(session: Interpreter, lake: Lake) -> None:
+    run(session, "CREATE TABLE z (id INT NOT NULL PRIMARY KEY, n INT NOT NULL, s VARCHAR);")
+    assert [each.required for each in Catalog(lake).get("z").columns] == [True, True, False]
+    for values in ("(id, s) VALUES (1, 'a')", "VALUES (1, 2, 'a'), (2, NULL, 'b')"):
+        with pytest.raises(TypeMismatch, match="'n' is NOT NULL"):
+            run(session, f"INSERT INTO z {values}")
+    assert message(session, "INSERT INTO z (id, n) VALUES (1, 2)") == "1 row inserted into 'z'"
+    with pytest.raises(TypeMismatch, match="'n' is NOT NULL"):
+        run(session, "UPDATE z SET n = NULL WHERE id = 1")
 
 
 def test_delete_writes_a_tombstone_for_each_key(session: Interpreter, settings: Settings, lake: Lake) -> None:
