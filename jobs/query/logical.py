@@ -14,8 +14,8 @@ nodes of its expressions (`jobs.sql.dialect`). Inputs are listed in the order in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -173,6 +173,39 @@ def reads(query: Query) -> int:
         return known[id(each)]
 
     return counted(query)
+
+
+def mapped(block: Block, change: Callable[[exp.Expression], exp.Expression]) -> Block:
+    """The block with other expressions over its inputs."""
+
+    def outputs(given: tuple[Output, ...]) -> tuple[Output, ...]:
+        return tuple(replace(each, expression=change(each.expression)) for each in given)
+
+    def maybe(node: exp.Expression | None) -> exp.Expression | None:
+        return None if node is None else change(node)
+
+    return replace(
+        block,
+        inputs=tuple(replace(each, on=maybe(each.on)) for each in block.inputs),
+        where=maybe(block.where),
+        outputs=outputs(block.outputs),
+        expand=outputs(block.expand),
+        group=None if block.group is None else outputs(block.group),
+        calls=tuple(
+            replace(call, arguments=tuple(map(change, call.arguments)), filter=maybe(call.filter))
+            for call in block.calls
+        ),
+        having=maybe(block.having),
+        partition=tuple(map(change, block.partition)),
+        analytic=tuple(_mapped_call(call, change) for call in block.analytic),
+        qualify=maybe(block.qualify),
+        partition_by=tuple(map(change, block.partition_by)),
+    )
+
+
+def _mapped_call(call: AnalyticCall, change: Callable[[exp.Expression], exp.Expression]) -> AnalyticCall:
+    order = tuple((change(by), down, first) for by, down, first in call.order)
+    return replace(call, arguments=tuple(map(change, call.arguments)), order=order)
 
 
 # The form of a query's result: its columns, and whether its rows are events, groups or a single row.

@@ -84,6 +84,8 @@ class StrandlineGenerator(generator.Generator):
         **intervals.TRANSFORMS,
         **QUERY_TRANSFORMS,
         exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
+        exp.BitwiseXor: lambda self, e: self.binary(e, "#"),
+        exp.Pow: lambda self, e: self.binary(e, "^"),
         exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
         exp.Lambda: lambda self, e: self.lambda_sql(e, arrow_sep="=>"),
         exp.Not: lambda self, e: (
@@ -293,10 +295,18 @@ class Strandline(Dialect):
         }
 
     class Parser(JoinClauses):
+        # PostgreSQL's signs: # of bits, ^ of powers, which is refused by name.
+        BITWISE: ClassVar[dict[TokenType, Any]] = {
+            **parser.Parser.BITWISE,
+            TokenType.HASH: exp.BitwiseXor,
+            TokenType.CARET: exp.Pow,
+        }
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             "CAST": lambda self: self._parse_cast(True),
             "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+            "SAFE_CAST": lambda self: self._parse_cast(False, safe=True),
+            "FLOOR": lambda self: self._floor(),
             "EXTRACT": lambda self: self._extract(),
             "POSITION": lambda self: self._position(),
             "SUBSTRING": lambda self: self._substring(),
@@ -364,6 +374,14 @@ class Strandline(Dialect):
             return self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=variables))
 
         def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+            # UNNEST and its like may read what stands before them anyway; LATERAL ( is the rule of a call.
+            after_name = self._tokens[self._index + 2 : self._index + 3]
+            if (
+                after_name
+                and after_name[0].token_type is TokenType.L_PAREN
+                and self._match_text_seq("LATERAL", advance=False)
+            ):
+                self._advance()
             table = super()._parse_table(*args, **kwargs)
             if table is not None and self._match_text_seq("WITHIN"):
                 table.set("within", self._within())

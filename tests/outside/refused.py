@@ -55,9 +55,6 @@ REFUSED = (
         "SELECT PERCENTILE_CONT(NULL) WITHIN GROUP (ORDER BY b) AS r FROM t",
         "sql.type_mismatch",
     ),
-    Refused(
-        "RisingWave aggregate/approx_count_distinct", "SELECT APPROX_COUNT_DISTINCT(b) AS r FROM t", "sql.unknown_name"
-    ),
     Refused("RisingWave aggregate/jsonb_agg", "SELECT JSONB_AGG(b ORDER BY b) AS r FROM t", "sql.invalid_query"),
     Refused(
         "RisingWave temporal_filter, now, now_semi_join",
@@ -96,10 +93,6 @@ REFUSED = (
         "RisingWave batch/subquery/subquery: a query two levels up",
         """SELECT id FROM t WHERE EXISTS (
         SELECT 1 FROM u WHERE t.b = u.b AND u.c IN (SELECT w.c FROM u w WHERE t.b = w.b))""",
-    ),
-    Refused(
-        "RisingWave batch/subquery/subquery: a count by inequality",
-        "SELECT id, (SELECT COUNT(*) FROM u WHERE u.b <> t.b) AS n FROM t",
     ),
     Refused("RisingWave batch/subquery/scalar_subquery", "SELECT id, (SELECT b FROM u) AS x FROM t"),
 )

@@ -8,6 +8,7 @@ anything else                          the subquery with the columns that are ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -15,16 +16,13 @@ from sqlglot import exp
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.types import BIGINT, SqlType
+from strandline.jobs.query.clauses.dependent_joins import dependent, one_source, over_nothing, split
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.inputs import OUTER, ReadableColumns, conjoined, expressions_of, from_outside
+from strandline.jobs.query.inputs import OUTER, Inputs, ReadableColumns, expressions_of, from_outside
 from strandline.jobs.query.logical import Block, Query, SetOperation, grows_by_groups, outputs_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import conjuncts
-from strandline.jobs.sql.types_text import data_type
-
-_COUNTS = ("COUNT", "COUNT_DISTINCT")
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def lifted(query: Query, alias: str) -> Lifted:
     if not isinstance(query, Block):
         _check_inside(query)
         return Lifted(alias, query, (), tuple(Typed(column(name, alias), sql_type) for name, sql_type in query.outputs))
-    outside, query = _split(query)
+    outside, query = split(query)
     _check_inside(query)
     first = query.inputs[0] if len(query.inputs) == 1 else None
     if first is not None and isinstance(first.source, Relation) and not _has_more(query):
@@ -69,16 +67,22 @@ def lifted(query: Query, alias: str) -> Lifted:
     return Lifted(alias, made, on, shown)
 
 
-def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
+def grouped(query: Query, alias: str, around: Inputs) -> tuple[Lifted, exp.Expression] | None:
     """Make an input of a correlated aggregate: one row per group, joined on the correlated columns.
+
+    Where a condition is no equality, there is one row for each different value that the subquery reads of the query
+    around it (`jobs.query.clauses.dependent_joins`).
+
+    Args:
+        around: the inputs of the query around it.
 
     Returns:
         The input, and its value for an outer row, also where nothing matches; None when nothing correlates.
 
     Raises:
-        NotSupported: it is not an aggregate, or the conditions are not equalities.
+        NotSupported: it is not an aggregate, or a condition that is no equality is not a comparison with one input.
     """
-    outside, inside = _split(query) if isinstance(query, Block) else ([], query)
+    outside, inside = split(query) if isinstance(query, Block) else ([], query)
     _check_inside(inside)
     if not outside or not isinstance(inside, Block):
         return None
@@ -88,11 +92,12 @@ def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
             "a subquery that stands for a value is maintained when it is one aggregate",
             hint="(SELECT MAX(x) FROM t WHERE t.k = s.k)",
         )
+    if any(_sides(term) is None for term in outside):
+        return _for_each_value(query, outside, alias, around)
     scope = ReadableColumns(query)
     keys: list[Output] = []
     on: list[exp.Expression] = []
-    for term in outside:
-        mine, other = _sides(term)
+    for mine, other in filter(None, map(_sides, outside)):
         key = Output(f"__c{len(keys)}", mine, infer(mine, scope).type)
         keys.append(key)
         on.append(exp.EQ(this=column(key.name, alias), expression=_unmarked(other)))
@@ -105,29 +110,25 @@ def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
     (value,) = query.outputs
     shown = column(value.name, alias)
     found = Lifted(alias, made, tuple(on), (Typed(shown, value.type),))
-    return found, _over_nothing(query, value, column(keys[0].name, alias), shown)
+    return found, over_nothing(query, value, column(keys[0].name, alias), shown)
 
 
-def _split(block: Block) -> tuple[list[exp.Expression], Block]:
-    """The conditions of a subquery that read the outer query, and the subquery without them.
-
-    They are those of WHERE, and of ON where all joins are inner: there ON is WHERE.
-    """
-    outside, where = _apart(block.where)
-    inputs = []
-    for each in block.inputs:
-        if all(other.join == "inner" and not other.frozen for other in block.inputs):
-            terms, on = _apart(each.on)
-            outside, each = [*outside, *terms], replace(each, on=on)
-        inputs.append(each)
-    return outside, replace(block, where=where, inputs=tuple(inputs))
-
-
-def _apart(condition: exp.Expression | None) -> tuple[list[exp.Expression], exp.Expression | None]:
-    """Split a condition at its ANDs: the terms that read the outer query, and the rest as one condition."""
-    outside = [term for term in conjuncts(condition) if from_outside(term)]
-    inside = [term for term in conjuncts(condition) if not from_outside(term)]
-    return outside, conjoined(inside) if inside else None
+def _for_each_value(
+    block: Block, terms: Sequence[exp.Expression], alias: str, around: Inputs
+) -> tuple[Lifted, exp.Expression]:
+    places = list(
+        dict.fromkeys((n.table, n.name) for term in terms for n in term.find_all(exp.Column) if OUTER in n.meta)
+    )
+    found = dependent(block, terms, places, one_source(places, around), alias)
+    if not found.total:
+        raise NotSupported(
+            f"a subquery that stands for a value is joined by comparisons: {' AND '.join(map(sql_of, terms))}",
+            hint="WHERE inner.x < outer.y",
+        )
+    (value,) = block.outputs
+    shown = column(value.name, alias)
+    made = Lifted(alias, found.block, found.on, (Typed(shown, value.type),))
+    return made, over_nothing(block, value, column(found.keys[0].name, alias), shown)
 
 
 def _has_more(block: Block) -> bool:
@@ -183,8 +184,8 @@ class _Projection:
         return column(self._outputs[text].name, self._alias)
 
 
-def _sides(term: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
-    """The subquery's side of an equality, and the outer query's."""
+def _sides(term: exp.Expression) -> tuple[exp.Expression, exp.Expression] | None:
+    """The subquery's side of an equality, and the outer query's; None for any other condition."""
     while isinstance(term, exp.Paren):
         term = term.this
     if isinstance(term, exp.EQ):
@@ -192,28 +193,7 @@ def _sides(term: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
             only_outer = all(OUTER in node.meta for node in other.find_all(exp.Column))
             if not from_outside(mine) and mine.find(exp.Column) is not None and only_outer:
                 return mine, other
-    raise NotSupported(
-        f"a subquery that stands for a value is joined by equalities: {sql_of(term)}", hint="WHERE inner.x = outer.y"
-    )
-
-
-def _over_nothing(block: Block, value: Output, key: exp.Expression, shown: exp.Expression) -> exp.Expression:
-    """The value, or where nothing matches the aggregate over no rows: 0 for COUNT, NULL for most."""
-    counts = {call.name: call.function in _COUNTS for call in block.calls}
-    if isinstance(value.expression, exp.Column) and not counts.get(value.expression.name, False):
-        return shown
-    types = {call.name: call.type for call in block.calls}
-
-    def empty(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.name not in types:
-            return node
-        made: exp.Expression = exp.Literal.number(0) if counts[node.name] else exp.Null()
-        sql_type: SqlType = BIGINT if counts[node.name] else types[node.name]
-        return exp.Cast(this=made, to=data_type(sql_type))
-
-    absent = value.expression.copy().transform(empty)
-    test = exp.Is(this=key, expression=exp.Null())
-    return exp.Case(ifs=[exp.If(this=test, true=absent)], default=shown)
+    return None
 
 
 def _renamed(node: exp.Expression, old: str, new: str) -> exp.Expression:

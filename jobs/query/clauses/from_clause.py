@@ -37,9 +37,7 @@ from strandline.state_store.wording import Name, quoted, sentence
 
 _META = dict(META_COLUMNS)
 _FUNCTIONS = "functions in FROM are UNNEST, GENERATE_SERIES, RANGE, TUMBLE, HOP and SESSION"
-_INSTEAD = {
-    "LATERAL": "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON",
-}
+_LATERAL = "LATERAL"
 ASOF = "ASOF"
 """The word before JOIN by which of all matches the nearest one joins."""
 NATURAL = "NATURAL"
@@ -99,11 +97,13 @@ class Joined:
 
     Attributes:
         unnest: the node of an UNNEST, whose arrays are still to be read; its part has no columns yet.
+        lateral: the query of LATERAL, which reads the parts before it and is still to be read itself, likewise.
     """
 
     part: FromItem
     node: exp.Join | None
     unnest: exp.Table | None = None
+    lateral: exp.Query | None = None
 
     @property
     def within(self) -> exp.Expr | None:
@@ -145,7 +145,7 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     Raises:
         InvalidQuery: there is none in CREATE STREAM or TABLE, or two have one alias.
         UnknownName: no such stream, table or view.
-        NotSupported: LATERAL and other forms.
+        NotSupported: another form.
     """
     clause = select.args.get("from_")
     if clause is None:
@@ -167,7 +167,7 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
                 else differ_only_in_case("inputs", taken, part.alias),
                 hint=f"give each a name of its own: {part.name} AS other",
             ).placed(*position_of(table))
-        found.append(Joined(part, node, table if is_unnest(table) else None))
+        found.append(Joined(part, node, table if is_unnest(table) else None, _query_of_lateral(table)))
     check_reads([each.part.source for each in found], context)
     return tuple(found)
 
@@ -197,10 +197,26 @@ def _unnamed_aliases() -> Iterator[str]:
     yield from (f"{UNNAMED}_{number}" for number in count(2))
 
 
+def _query_of_lateral(table: exp.Expr) -> exp.Query | None:
+    """The query of LATERAL (SELECT …); None for any other part of FROM."""
+    function = table.this if isinstance(table, exp.Table) else None
+    if not isinstance(function, exp.Anonymous) or function.name != _LATERAL or len(function.expressions) != 1:
+        return None
+    query = function.expressions[0]
+    while isinstance(query, exp.Subquery):
+        query = query.this
+    return query if isinstance(query, exp.Query) else None
+
+
 def _part(table: exp.Expr, context: Context) -> FromItem:
     """An input under its alias, and under the names that follow the alias in brackets."""
     if is_unnest(table):
         return FromItem(unnest_alias(table), UNNEST, NOWHERE, (), {})
+    if _query_of_lateral(table) is not None:
+        if not table.alias:
+            hint = "LATERAL (SELECT …) AS name"
+            raise InvalidQuery("what follows LATERAL needs a name", hint=hint).placed(*position_of(table))
+        return FromItem(table.alias, _LATERAL, NOWHERE, (), {})
     part = _plain_part(table, context)
     renamed = _renamed(part, table, context)
     return part if renamed is None else _query_part(part.alias, part.name, renamed)
@@ -322,9 +338,7 @@ def not_in_from(table: exp.Expr) -> NotSupported:
     """Error for a function, or anything else, that FROM does not know."""
     function = table.this if isinstance(table, exp.Table) else None
     what = function.name if isinstance(function, exp.Anonymous) else table.key.upper()
-    return NotSupported(f"{what} in FROM is not supported", hint=_INSTEAD.get(what, _FUNCTIONS)).placed(
-        *position_of(table)
-    )
+    return NotSupported(f"{what} in FROM is not supported", hint=_FUNCTIONS).placed(*position_of(table))
 
 
 def check_first_table(table: exp.Expr) -> None:

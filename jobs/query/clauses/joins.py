@@ -19,9 +19,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType, Output
+from strandline.jobs.query.clauses.dependent_joins import applied
 from strandline.jobs.query.clauses.from_clause import (
     ASOF,
     NATURAL,
@@ -80,6 +81,7 @@ class Joins:
         self.expand: tuple[Output, ...] = ()
         self._order: list[int] = []
         self._nested = 0
+        self._found: dict[str, tuple[exp.Expression, ...]] = {}
         for joined in parts:
             if self.expand:
                 self.nest_items()
@@ -88,11 +90,31 @@ class Joins:
                 found = read_unnest(joined.unnest, joined.node, before)
                 self.inputs, self.expand = replace(before, parts=(*before.parts, found.part)), found.expand
                 continue
+            if joined.lateral is not None:
+                joined = self._lateral(joined, joined.lateral)
             self.inputs = replace(before, parts=(*before.parts, joined.part))
             if joined.node is None:
                 self.froms.append(From(joined.part.alias, joined.part.source))
             else:
                 self._join(joined, joined.node, before)
+
+    def _lateral(self, joined: Joined, tree: exp.Query) -> Joined:
+        """What follows LATERAL, with the condition by which a row before it finds its own."""
+        node = joined.node
+        if self._context.kind is not None or node is None or node.side in ("RIGHT", "FULL") or node.args.get("using"):
+            raise NotSupported(
+                "LATERAL follows a comma, CROSS JOIN, JOIN … ON or LEFT JOIN … ON in a materialized view",
+                hint="CREATE MATERIALIZED VIEW … AS SELECT … FROM a LEFT JOIN LATERAL (SELECT …) AS l ON TRUE",
+            ).placed(*position_of(tree))
+        query = self._context.read(tree, self._context.within(self.inputs))
+        alias = node.this.args["alias"]
+        try:
+            made = applied(query, [each.name for each in alias.columns], self._in_text_order(), joined.part.alias)
+        except SqlError as error:
+            raise error.placed(*position_of(tree)) from None
+        part = FromItem(joined.part.alias, joined.part.name, made.query, made.columns, {})
+        self._found[part.alias] = made.on
+        return replace(joined, part=part)
 
     def nest_items(self) -> None:
         """Make one query of the inputs so far and the items of UNNEST.
@@ -170,6 +192,8 @@ class Joins:
         time = lookup_time(joined, before, self._context.catalog)
         kind = join_type(node)
         on = self._condition(node, part, before, kind)
+        if self._found.get(part.alias):
+            on = conjoined([*self._found[part.alias], *conjuncts(on)])
         if node.method == ASOF:
             self._nest(asof_block(self._in_text_order(), From(part.alias, part.source, kind, on), node))
             return

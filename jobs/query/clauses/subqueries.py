@@ -163,7 +163,7 @@ class Subqueries:
         if len(outputs) != 1:
             raise InvalidQuery(f"a subquery that stands for a value has one column, not {len(outputs)}")
         ((name, sql_type),) = outputs
-        correlated = grouped(query, alias)
+        correlated = grouped(query, alias, self._inputs)
         if correlated is not None:
             inner, value = correlated
             self._join(inner, inner.on, "left")

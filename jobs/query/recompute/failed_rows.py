@@ -18,8 +18,7 @@ from sqlglot import exp
 from strandline.jobs.functions.failing import FAILS, can_fail, failing
 from strandline.jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import AnalyticCall, Output
-from strandline.jobs.query.logical import Block, From, Query, SetOperation, outputs_of
+from strandline.jobs.query.logical import Block, From, Query, SetOperation, mapped, outputs_of
 from strandline.jobs.query.recompute.text import Recomputation
 from strandline.jobs.sql.trees import Place, all_of, columns_in, replaced
 
@@ -48,7 +47,7 @@ def marked(block: Block, recompute: Recomputation) -> Block:
                 column = exp.column(name, table=part.alias, quoted=True)
                 column.meta[FAILS] = exp.column(flag(name), table=part.alias, quoted=True)
                 values[(part.alias, name)] = column
-    return _mapped(block, lambda node: replaced(node, values)) if values else block
+    return mapped(block, lambda node: replaced(node, values)) if values else block
 
 
 def unsure(query: Query, recompute: Recomputation) -> frozenset[str]:
@@ -157,38 +156,6 @@ def _join_check(block: Block, place: int, recompute: Recomputation) -> JoinCheck
     failed = truth(wrong) if place == 0 else truth(all_of(found.on, wrong))
     pairs = failed if found.pairs is None else exp.Or(this=found.pairs, expression=failed)
     return replace(found, pairs=exp.Paren(this=pairs))
-
-
-def _mapped(block: Block, change: Change) -> Block:
-    """The block with other expressions over its inputs."""
-
-    def outputs(given: tuple[Output, ...]) -> tuple[Output, ...]:
-        return tuple(replace(each, expression=change(each.expression)) for each in given)
-
-    def maybe(node: exp.Expression | None) -> exp.Expression | None:
-        return None if node is None else change(node)
-
-    return replace(
-        block,
-        inputs=tuple(replace(each, on=maybe(each.on)) for each in block.inputs),
-        where=maybe(block.where),
-        outputs=outputs(block.outputs),
-        expand=outputs(block.expand),
-        group=None if block.group is None else outputs(block.group),
-        calls=tuple(
-            replace(call, arguments=tuple(map(change, call.arguments)), filter=maybe(call.filter))
-            for call in block.calls
-        ),
-        partition=tuple(map(change, block.partition)),
-        analytic=tuple(_mapped_call(call, change) for call in block.analytic),
-        qualify=maybe(block.qualify),
-        partition_by=tuple(map(change, block.partition_by)),
-    )
-
-
-def _mapped_call(call: AnalyticCall, change: Change) -> AnalyticCall:
-    order = tuple((change(by), down, first) for by, down, first in call.order)
-    return replace(call, arguments=tuple(map(change, call.arguments)), order=order)
 
 
 # The subqueries that are one with the query around them: what they compute, it computes of the rows that they read.

@@ -1,0 +1,113 @@
+"""Subqueries computed for each value that they read: as views, against DuckDB's own answer to the same text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
+from tests.support.catalog_from_sql import run
+from tests.support.duck_lake import DuckLake
+from tests.support.memory_catalog import MemoryCatalog
+from tests.support.rule_harness import multiset
+
+SOURCES = """
+CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, a INT);
+CREATE TABLE u (uid INT PRIMARY KEY, k VARCHAR, w INT);
+"""
+_EPOCHS = 4
+QUERIES = (
+    # a subquery that stands for a value, without an equality
+    "SELECT id, (SELECT COUNT(*) FROM u WHERE u.w < t.a) AS n FROM t",
+    "SELECT id, (SELECT MAX(u.w) + 1 FROM u WHERE u.k = t.k AND u.w <> t.a) AS n FROM t",
+    "SELECT id, (SELECT SUM(w) FROM u WHERE u.w BETWEEN t.a AND t.a + 2) AS n FROM t",
+    "SELECT id FROM t WHERE a > (SELECT MIN(w) FROM u WHERE u.k > t.k)",
+    "SELECT id, (SELECT w FROM u WHERE u.k = t.k AND u.w < t.a ORDER BY w DESC LIMIT 1) AS n FROM t",
+    # LATERAL
+    "SELECT t.id, l.w FROM t, LATERAL (SELECT u.w FROM u WHERE u.k = t.k) AS l",
+    "SELECT t.id, l.uid FROM t, LATERAL (SELECT uid FROM u WHERE u.k = t.k ORDER BY w DESC, uid LIMIT 2) AS l",
+    "SELECT t.id, l.uid FROM t LEFT JOIN LATERAL (SELECT uid FROM u WHERE u.k = t.k ORDER BY w, uid LIMIT 1) AS l"
+    " ON TRUE",
+    "SELECT t.id, l.uid FROM t LEFT JOIN LATERAL (SELECT uid, w FROM u WHERE u.k = t.k) AS l ON l.w > 2",
+    "SELECT t.id, l.x FROM t CROSS JOIN LATERAL (SELECT u.w + t.a AS x FROM u WHERE u.w > t.a) AS l",
+    "SELECT t.id, l.x, l.y FROM t, LATERAL (SELECT t.a * 2 AS x, t.k AS y) AS l",
+    "SELECT t.id, l.n, l.m FROM t, LATERAL (SELECT COUNT(*) AS n, MAX(w) AS m FROM u WHERE u.k = t.k AND w < t.a) AS l",
+    "SELECT t.id, l.w, l.n FROM t, LATERAL (SELECT w, COUNT(*) AS n FROM u WHERE u.k = t.k GROUP BY w) AS l",
+    "SELECT t.id, l.w FROM t, LATERAL (SELECT DISTINCT w FROM u WHERE u.k = t.k) AS l",
+    "SELECT t.id, l.p FROM t, LATERAL (SELECT RANK() OVER (ORDER BY w) AS p FROM u WHERE u.k = t.k) AS l",
+    "SELECT t.id, l.a, m.b FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k) AS l (a), LATERAL (SELECT COUNT(*) FROM u"
+    " WHERE u.w > l.a AND u.w > t.a) AS m (b)",
+    "SELECT t.id, z.uid, l.w FROM t JOIN u AS z ON t.k = z.k LEFT JOIN LATERAL (SELECT MAX(w) AS w FROM u"
+    " WHERE u.w < z.w AND u.w > t.a) AS l ON TRUE",
+    "SELECT t.id, COUNT(*) AS n FROM t, LATERAL (SELECT w FROM u WHERE u.w >= t.a) AS l GROUP BY t.id",
+    "SELECT * FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k) AS l",
+)
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
+        yield connection
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_view_is_what_duckdb_answers(query: str, db: duckdb.DuckDBPyConnection) -> None:
+    catalog = MemoryCatalog()
+    run(f"{SOURCES} CREATE MATERIALIZED VIEW v AS {query};", catalog)
+    view = catalog.get("v")
+    assert isinstance(view, View)
+    names = [each.name for each in view.columns]
+    lake, pick, offset, most = DuckLake(catalog, catalog.definitions(), db), random.Random(7), 0, 0
+    try:
+        for _ in range(_EPOCHS):
+            for name in ("t", "u"):
+                columns = [each.name for each in catalog.get(name).columns]
+                rows = []
+                for _ in range(pick.randint(2, 6)):
+                    values = (pick.randint(1, 9), pick.choice([None, "a", "b"]), pick.choice([None, 0, 1, 2, 3, 4]))
+                    gone = {"_tombstone": True} if pick.random() < 0.25 else {}
+                    place = {"_partition": 0, "_offset": offset, "_stream_time": None, "_timestamp": None}
+                    rows.append({**dict(zip(columns, values, strict=True)), **place, **gone})
+                    offset += 1
+                lake.feed(f"{name}__log", rows)
+            lake.refresh()
+            assert lake.wrong("v") == ""
+            tables = ", ".join(f"{name} AS ({lake.visible_sql(name)})" for name in ("t", "u"))
+            expected = multiset(db.execute(f"WITH {tables} {query}").fetchall())
+            assert multiset([row[name] for name in names] for row in lake.rows("v")) == expected
+            most = max(most, len(expected))
+        assert most > 0
+    finally:
+        lake.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        (
+            "SELECT l.w FROM t RIGHT JOIN LATERAL (SELECT w FROM u WHERE u.k = t.k) AS l ON TRUE",
+            NotSupported,
+            "LATERAL",
+        ),
+        ("SELECT 1 AS x FROM t, LATERAL (SELECT w FROM u)", InvalidQuery, "needs a name"),
+        ("SELECT l.a FROM t, LATERAL (SELECT w FROM u) AS l (a, b)", InvalidQuery, "2 names"),
+        (
+            "SELECT t.id, l.n FROM t, LATERAL (SELECT COUNT(*) AS n FROM u WHERE COALESCE(u.w < t.a, TRUE)) AS l",
+            NotSupported,
+            "by comparisons",
+        ),
+        (
+            "SELECT id, (SELECT COUNT(*) FROM u WHERE u.w IS DISTINCT FROM t.a) AS n FROM t",
+            NotSupported,
+            "by comparisons",
+        ),
+    ],
+)
+def test_what_cannot_be_computed_for_each_value(query: str, error: type[SqlError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        run(f"{SOURCES} CREATE MATERIALIZED VIEW v AS {query};", MemoryCatalog())
