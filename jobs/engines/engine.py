@@ -71,6 +71,14 @@ class Engine(Arrays):
         """Aggregate: array of the `count` values with the smallest orders, smallest first; NULL over no rows."""
 
     @abstractmethod
+    def skipping_nulls(self, function: str, arguments: Sequence[str]) -> str:
+        """LAG or LEAD with IGNORE NULLS, before OVER."""
+
+    @abstractmethod
+    def distinct_over(self, value: str, window: str) -> str:
+        """The number of different values OVER a window, NULL not among them."""
+
+    @abstractmethod
     def expand(self, arrays: Sequence[tuple[str, str]]) -> str:
         """The text after a FROM clause that repeats each row for each item of (name, array), several side by side: an
         item is read by its array's name, its number from 1 by `__item`."""
@@ -127,6 +135,13 @@ class Spark(SparkArrays, Engine):
     def oldest_items(self, value: str, order: str, count: int) -> str:
         return f"min_by({value}, {order}, {count})"
 
+    def skipping_nulls(self, function: str, arguments: Sequence[str]) -> str:
+        return f"{function}({', '.join(arguments)}) IGNORE NULLS"
+
+    def distinct_over(self, value: str, window: str) -> str:
+        # Spark has no DISTINCT OVER a window.
+        return f"CAST(size(collect_set({value}) OVER {window}) AS BIGINT)"
+
     def expand(self, arrays: Sequence[tuple[str, str]]) -> str:
         longest = _longest(f"size({array})" for _, array in arrays)
         names = ", ".join(["__item", *(self.name(name) for name, _ in arrays)])
@@ -178,6 +193,12 @@ class DuckDb(DuckDbArrays, Engine):
 
     def oldest_items(self, value: str, order: str, count: int) -> str:
         return f"arg_min({value}, {order}, {count})"
+
+    def skipping_nulls(self, function: str, arguments: Sequence[str]) -> str:
+        return f"{function}({', '.join(arguments)} IGNORE NULLS)"
+
+    def distinct_over(self, value: str, window: str) -> str:
+        return f"COUNT(DISTINCT {value}) OVER {window}"
 
     def expand(self, arrays: Sequence[tuple[str, str]]) -> str:
         longest = _longest(f"len({array})" for _, array in arrays)

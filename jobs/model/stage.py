@@ -54,7 +54,7 @@ class AnalyticCall:
 
     Attributes:
         name: what the outputs call it: `__w0`, …
-        function: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTILE, or COUNT, SUM, AVG, MIN, MAX.
+        function: ROW_NUMBER, RANK, LAG, FIRST_VALUE, …, an aggregate, or COUNT_DISTINCT.
         order: (expression, descending, nulls first); ties are broken by the row's key, so that the result is a
             function of the rows.
         frame: text of the frame (`ROWS BETWEEN 9 PRECEDING AND CURRENT ROW`); None is SQL's default.

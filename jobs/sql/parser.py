@@ -348,7 +348,9 @@ class Grammar(ChangeClauses, FunctionClauses):
             return self._create_type()
         if connector or self._match_texts(("CONNECTOR", "SINK"), advance=False):
             raise self._refuse(f"CREATE {self._curr.text.upper()} is not supported yet")
-        read_only = self._match_text_seq("SOURCE")
+        # Feldera's word for a view that is no output of its pipeline. Its rows are maintained like those of any other.
+        local = self._match_text_seq("LOCAL", "VIEW", advance=False) and self._match_text_seq("LOCAL")
+        read_only = not local and self._match_text_seq("SOURCE")
         kind: Kind | None = None
         if self._match_texts(("STREAM", "TABLE")):
             kind = cast(Kind, self._prev.text.lower())

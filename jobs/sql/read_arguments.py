@@ -71,14 +71,16 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.Tuple, exp.Array), _LISTED),
     **dict.fromkeys((exp.Anonymous, exp.Lambda, exp.Bracket), ("this", "expressions")),
     **dict.fromkeys((exp.Dot, exp.PropertyEQ, exp.And, exp.Or, exp.Escape, exp.Filter), _PAIR),
-    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr), _PAIR),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor), _PAIR),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), _PAIR),
+    exp.BitwiseNot: _ITSELF,
     # `safe` and `typed` say how other dialects divide and join; our own types decide that.
     **dict.fromkeys((exp.Div, exp.DPipe), (*_PAIR, "safe", "typed")),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ), _PAIR),
     **dict.fromkeys((exp.LT, exp.LTE, exp.GT, exp.GTE), _PAIR),
     exp.Is: _PAIR,
     exp.Like: (*_PAIR, "negate"),
-    exp.Between: ("this", "low", "high"),
+    exp.Between: ("this", "low", "high", "symmetric"),
     exp.In: ("this", "expressions", "query"),
     exp.Exists: _ITSELF,
     exp.Case: ("this", "ifs", "default"),
@@ -121,6 +123,7 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
 _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.Struct: "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
     exp.AtTimeZone: "a TIMESTAMP is an instant in UTC; CONVERT_TZ(at, 'UTC', 'Europe/Rome') moves its clock",
+    exp.Pow: "POWER(a, b); of the bits of whole numbers a # b",
     exp.Slice: "SLICE(array, from, to)",
 }
 _OF_SETS = {"side": "a side of UNION"}

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 #
 #     POSITION(a IN b)                       INSTR(b, a)
 #     SUBSTRING(a FROM 2 FOR 3)              SUBSTRING(a, 2, 3); of a text in its place, what that expression matches
-#     TRIM(LEADING ' ' FROM a)               LTRIM(a)
+#     TRIM(LEADING 'x' FROM a)               LTRIM(a, 'x')
+#     FLOOR(at TO HOUR)                      DATE_TRUNC(at, HOUR)
 #     a ~ 'x', a !~ 'x', a ~* 'x'            REGEXP_LIKE(a, 'x'), NOT …, REGEXP_LIKE(a, '(?i)x')
 #     a -> 'b', a ->> 'b', a #>> '{b,0}'     JSON_GET(a, 'b'), JSON_GET_TEXT(a, 'b'), JSON_PATH_TEXT(a, '{b,0}')
 #     a AT TIME ZONE 'Europe/Rome'           TIMEZONE('Europe/Rome', a)
@@ -86,11 +87,19 @@ class OperatorClauses(TimeClauses):
         given = [] if self._match(TokenType.FROM, advance=False) else self._parse_csv(self._parse_disjunction)
         if self._match(TokenType.FROM):
             taken, given = given, self._parse_csv(self._parse_disjunction)
-            if taken and not (isinstance(taken[0], exp.Literal) and taken[0].this == " "):
-                raise self._not_supported("TRIM of other characters than spaces is not supported", "REGEXP_REPLACE(…)")
+            spaces = bool(taken) and isinstance(taken[0], exp.Literal) and taken[0].this == " "
+            given = [*given, *([] if spaces else taken)]
         elif side and len(given) != 1:
             self.raise_error(f"expected TRIM({side} FROM text)")
         return self._called(_TRIMS.get(side, "TRIM"), given, name)
+
+    def _floor(self) -> exp.Expression:
+        """The rest of FLOOR(at TO HOUR), or of FLOOR of a number."""
+        name = self._name_of_call()
+        given: list[exp.Expr | None] = [*self._parse_csv(self._parse_disjunction)]
+        if len(given) != 1 or not self._match_text_seq("TO"):
+            return self._called("FLOOR", given, name)
+        return self._called("DATE_TRUNC", [given[0], self._parse_column()], name)
 
     def _name_of_call(self) -> Token:
         """The name of the call whose bracket was read last."""

@@ -56,10 +56,15 @@ def no_later_instant(arguments: Sequence[exp.Expression]) -> exp.Expression:
 
 
 def no_later_month(arguments: Sequence[exp.Expression]) -> exp.Expression:
-    """ADD_MONTHS(at, n): n is a constant. A month at either end of time is given up, to ask without computing it."""
+    """ADD_MONTHS(at, n). As if each month had 31 days: so much of both ends of time is given up, to ask without
+    computing it; of a constant n a month."""
     at, months = arguments
-    number = int(months.this.name) * -1 if isinstance(months, exp.Neg) else int(months.name)
     low, high = INSTANTS
+    size = months.this if isinstance(months, exp.Neg) else months
+    if not isinstance(size, exp.Literal):
+        length = exp.Mul(this=_call("WHOLE", months), expression=exp.Literal.number(_MONTH))
+        return outside(INSTANTS, exp.Add(this=_call("UNIX_TIMESTAMP", at), expression=length))
+    number = int(size.name) * (-1 if isinstance(months, exp.Neg) else 1)
     return outside((low - min(number, 0) * _MONTH, high - max(number, 0) * _MONTH), _call("UNIX_TIMESTAMP", at))
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from strandline.jobs.functions.scalars.contract import Scalar, Signature, Types, Written, common, count, numeric, takes
+from strandline.jobs.functions.scalars.contract import (
+    Scalar,
+    Signature,
+    Types,
+    Written,
+    common,
+    count,
+    numeric,
+    takes,
+    takes_common,
+)
 from strandline.jobs.functions.scalars.decimals import parts_in_duckdb, parts_in_spark
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
@@ -244,6 +254,9 @@ def _parts(name: str, types: Types) -> tuple[Types, SqlType]:
 
 
 NUMBERS = (
+    # Of two INTs an INT, of BIGINTs a BIGINT.
+    Scalar("BITS_APART", takes_common(2, 2), "({0} ^ {1})", "xor({0}, {1})", hidden=True),
+    Scalar("BITS_DOWN", takes(t.BIGINT, t.BIGINT, t.INT), "shiftright({0}, {1})", "({0} >> {1})", hidden=True),
     Scalar("DECIMAL_PARTS", _parts, parts_in_spark, parts_in_duckdb, hidden=True),
     Scalar("ABS", _same, "abs"),
     # Of a DECIMAL that `is_wide`: as text, since Spark's own round to 34 digits.

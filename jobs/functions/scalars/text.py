@@ -249,6 +249,19 @@ def _chr(name: str, types: Types) -> tuple[Types, SqlType]:
     return (t.INT if types[0].base is BaseType.NULL else types[0],), t.VARCHAR
 
 
+_TRIMMED = {"TRIM": "BOTH", "LTRIM": "LEADING", "RTRIM": "TRAILING"}
+
+
+def _trim(dialect: str, name: str) -> Written:
+    def write(arguments: Sequence[str]) -> str:
+        text, taken = [*arguments, "' '"][:2]
+        if dialect == "spark":
+            return f"trim({_TRIMMED[name]} {taken} FROM {text})"
+        return f"{name.lower()}({text}, {taken})"
+
+    return write
+
+
 # No character has these numbers: they are halves of others in UTF-16.
 _IS_CODE = "{0} BETWEEN 0 AND 1114111 AND {0} NOT BETWEEN 55296 AND 57343"
 
@@ -263,8 +276,11 @@ TEXT = (
         aliases=("LENGTH",),
         instead=((BaseType.BYTES, "BYTES_LEN"),),
     ),
-    # Of spaces, and of nothing else that is blank.
-    *(Scalar(name, _TEXT, name.lower(), f"{name.lower()}({{0}}, ' ')") for name in ("TRIM", "LTRIM", "RTRIM")),
+    # Of spaces, and of nothing else that is blank; or of any of the characters of a text.
+    *(
+        Scalar(name, takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, optional=1), _trim("spark", name), _trim("duckdb", name))
+        for name in ("TRIM", "LTRIM", "RTRIM")
+    ),
     Scalar(
         "SUBSTRING",
         takes(t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=1),

@@ -246,6 +246,13 @@ TIME_PARTS = (
         hidden=True,
     ),
     Scalar(
+        "BEGIN_OF_BIN",
+        takes(t.TIMESTAMP, t.TIMESTAMP, t.BIGINT, t.BIGINT),
+        "timestamp_micros(unix_micros({0}) - pmod(unix_micros({0}) - {2}, {1}))",
+        "make_timestamptz(epoch_us({0}) - ((epoch_us({0}) - {2}) % {1} + {1}) % {1})",
+        hidden=True,
+    ),
+    Scalar(
         "PART_OF_DATE",
         takes(t.INT, t.VARCHAR, t.TIMESTAMP),
         _part("spark"),
@@ -303,7 +310,6 @@ TIME_SUMS = (
         takes(t.TIMESTAMP, t.TIMESTAMP, t.INT),
         "({0} + make_ym_interval(0, {1}))",
         "({0} + to_months({1}))",
-        constant=(1,),
         hidden=True,
         fails=domains.no_later_month,
     ),
@@ -338,6 +344,7 @@ TIME_SUMS = (
         hidden=True,
     ),
     Scalar("WHOLE", takes(t.BIGINT, t.BIGINT), "CAST({0} AS BIGINT)", hidden=True),
+    Scalar("UNIX_MICROS", takes(t.BIGINT, t.TIMESTAMP), "unix_micros({0})", "epoch_us({0})"),
     Scalar("UNIX_DATE", takes_no_clock(t.INT, t.DATE), "unix_date({0})", "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
 )
 

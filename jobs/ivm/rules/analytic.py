@@ -82,12 +82,12 @@ def _to_be_stored(stage: AnalyticStage, names: Sequence[str], engine: Engine) ->
 # | --- | --- | --- |
 # | RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST | the query's | - |
 # | ROW_NUMBER, NTILE, LAG, LEAD | the query's, then the key | - |
-# | COUNT, SUM, AVG, MIN, MAX over RANGE (also the default) | the query's: peers count together | the query's |
-# | COUNT, SUM, AVG, MIN, MAX over ROWS | the query's, then the key | the query's |
+# | COUNT, SUM, … over RANGE (also the default) | the query's: peers count together | the query's |
+# | COUNT, SUM, … over ROWS | the query's, then the key | the query's |
 # | FIRST_VALUE, LAST_VALUE, NTH_VALUE | the query's, then the key | the query's; by default `_last_peer`, `_nth` |
 
 _RANKS = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
-_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_AGGREGATES = ("COUNT", "COUNT_DISTINCT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR")
 _EXACT = SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
 _ENDS = ("FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
 _ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
@@ -116,9 +116,16 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
         return engine.cast(f"{total} / NULLIF(COUNT({arguments[0]}) OVER {window}, 0)", call.type)
     if call.function == "COUNT" and not arguments:
         arguments = ["*"]
+    if call.function == "COUNT_DISTINCT":
+        return engine.cast(engine.distinct_over(arguments[0], window), call.type)
     if call.function in ("LAG", "LEAD"):
+        value, *more = call.arguments
+        ignores = isinstance(value, exp.IgnoreNulls)
+        values = [render(each, engine) for each in (value.this if ignores else value, *more)]
         # The value and its default must be of one type.
-        arguments = [engine.cast(a, call.type) if at in (0, 2) else a for at, a in enumerate(arguments)]
+        arguments = [engine.cast(a, call.type) if at in (0, 2) else a for at, a in enumerate(values)]
+        if ignores:
+            return engine.cast(f"{engine.skipping_nulls(call.function, arguments)} OVER {window}", call.type)
     if call.null_beyond and call.type == BIGINT:
         total = f"{call.function}({engine.cast(arguments[0], _EXACT)}) OVER {window}"
         return engine.cast_or_null(total, call.type)

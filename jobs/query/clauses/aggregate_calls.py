@@ -167,7 +167,10 @@ def _condition(node: exp.Expr, typed: Infer) -> exp.Expression:
 # Functions that always have an order: where none is written, that of the values.
 _ALWAYS = ("STRING_AGG",)
 _CONDITIONAL = ("COUNT_IF", "COUNTIF")
+# Sketches cannot take values back: the count is exact, whatever accuracy is asked for.
+_COUNTS = ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT")
 _QUANTILES = {
+    **dict.fromkeys(("APPROX_PERCENTILE", "PERCENTILE_APPROX", "APPROX_QUANTILE"), "PERCENTILE_DISC"),
     "MEDIAN": "PERCENTILE_CONT",
     "QUANTILE_CONT": "PERCENTILE_CONT",
     "QUANTILE_DISC": "PERCENTILE_DISC",
@@ -200,6 +203,7 @@ def usual(node: exp.Expression) -> exp.Expression:
     MEDIAN(x)               PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)
     QUANTILE_DISC(x, 0.3)   PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY x)
     ARG_MAX(x, y)           MAX_BY(x, y)
+    APPROX_DISTINCT(x)      COUNT(DISTINCT x)
     """
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         inner = usual(node.this)
@@ -216,6 +220,8 @@ def usual(node: exp.Expression) -> exp.Expression:
     if not isinstance(node, exp.Anonymous) or function_at(node) is not None:
         return node
     name, arguments = node.name, node.expressions
+    if name in _COUNTS and arguments:
+        return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[arguments[0].copy()])])
     if name in _CONDITIONAL and len(arguments) == 1:
         counted = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
         return exp.Filter(this=counted, expression=exp.Where(this=arguments[0].copy()))

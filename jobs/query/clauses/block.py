@@ -130,7 +130,7 @@ class _Reader:
         mine = self._context.kind is None and not constants
         groups = read_groups(self._select, self._inputs, outputs, self._calls, constants=constants, selected=mine)
         aliases = {output.name: output for output in outputs}
-        self._aliases = aliases if pulls else {}
+        self._aliases = aliases if pulls or mine else {}
         having = self._condition("having", "HAVING")
         self._aliases = aliases
         qualify = self._condition("qualify", "QUALIFY")

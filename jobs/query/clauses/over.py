@@ -23,21 +23,23 @@ from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatc
 from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.stage import AnalyticCall, Output
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, without_words
-from strandline.jobs.query.expressions.casts import widened
+from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, usual, without_words
+from strandline.jobs.query.expressions.casts import converted, widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import is_constant
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, places_in, row_identity
 from strandline.jobs.query.logical import Block, From
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.trees import Place, replaced, replaced_call
+from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.trees import Place, call, replaced, replaced_call
 
 _SHARES = ("PERCENT_RANK", "CUME_DIST")
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK", *_SHARES)
 _NEIGHBOURS = ("LAG", "LEAD")
 _ENDS = ("FIRST_VALUE", "LAST_VALUE")
-_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR")
+_DISTINCT = "COUNT_DISTINCT"
 ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, "NTH_VALUE", *_AGGREGATES)
 # Functions that mean nothing without an order; of ROW_NUMBER SQL does not require one.
 _NEED_ORDER = ("RANK", "DENSE_RANK", *_SHARES, "NTILE", *_NEIGHBOURS)
@@ -86,12 +88,11 @@ class AnalyticCalls:
         """
         if not isinstance(node, exp.Window):
             return None
-        call, ignores = without_words(_filtered(node.this), OVER_ROWS)
+        call, ignores = without_words(_filtered(usual(node.this)), (*OVER_ROWS, *_NEIGHBOURS))
         name = call.name if isinstance(call, exp.Anonymous) else ""
         if name not in ANALYTIC_FUNCTIONS:
-            raise UnknownName.among("window function", name or sql_of(call), ANALYTIC_FUNCTIONS).placed(
-                *position_of(node)
-            )
+            written = node.this.name if isinstance(node.this, exp.Anonymous) else sql_of(node.this)
+            raise UnknownName.among("window function", written, ANALYTIC_FUNCTIONS).placed(*position_of(node))
         assert isinstance(call, exp.Anonymous)
         if node.args.get("alias") is not None:
             name = node.args["alias"].name
@@ -100,13 +101,18 @@ class AnalyticCalls:
         items = node.args["order"].expressions if node.args.get("order") else ()
         typed = [self._typed(item.this) for item in items]
         order = tuple(self._order(item) for item in items)
-        if _is_by_distance(node.args.get("spec")):
+        spec, types = node.args.get("spec"), [each.type for each in typed]
+        if spec is not None and _reaches_over_time(spec):
+            spec, order, types = _by_length(spec, order, types)
+        elif _is_by_distance(spec):
             order = tuple((_without_end(each), by[1], by[2]) for each, by in zip(typed, order, strict=True))
         if name in _NEED_ORDER and not order:
             raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
-        arguments, sql_type = self._arguments(call)
-        frame = _frame(node.args.get("spec"), name, [each.type for each in typed])
-        if ignores:
+        name, arguments, sql_type = self._arguments(call)
+        frame = _frame(spec, name, types)
+        if ignores and name in _NEIGHBOURS:
+            arguments = (exp.IgnoreNulls(this=arguments[0]), *arguments[1:])
+        elif ignores:
             _check_rows(name, frame)
             arguments = tuple(exp.IgnoreNulls(this=each) for each in arguments)
         made = AnalyticCall("", name, arguments, order, sql_type, frame)
@@ -134,12 +140,29 @@ class AnalyticCalls:
             raise TypeMismatch(f"values of type {found.type} have no order: {sql_of(item.this)}")
         return found.expression, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
 
-    def _arguments(self, call: exp.Anonymous) -> tuple[tuple[exp.Expression, ...], SqlType]:
+    def _arguments(self, call: exp.Anonymous) -> tuple[str, tuple[exp.Expression, ...], SqlType]:
+        """The function that computes a call, its arguments and the type of its value."""
         name, written = call.name, call.expressions
-        if any(isinstance(each, exp.Distinct) for each in written):
-            raise NotSupported(f"{name}(DISTINCT …) OVER a window is not supported")
+        if written and isinstance(written[0], exp.Distinct):
+            return self._distinct(name, written[0].expressions)
         if name in _AGGREGATES:
-            return self._aggregated(name, written)
+            return (name, *self._aggregated(name, written))
+        return (name, *self._positional(name, written))
+
+    def _distinct(self, name: str, written: list[exp.Expression]) -> tuple[str, tuple[exp.Expression, ...], SqlType]:
+        if name in ("MIN", "MAX", "BOOL_AND", "BOOL_OR"):
+            return (name, *self._aggregated(name, written))
+        found = self._typed(written[0])
+        if name != "COUNT" or len(written) != 1 or found.type.is_nested:
+            raise NotSupported(
+                f"{name}(DISTINCT …) OVER a window is not supported",
+                hint="COUNT(DISTINCT x) OVER of one plain value is; otherwise join a subquery that groups",
+            )
+        if found.type.base is t.BaseType.DOUBLE:
+            found = converted(found, t.VARCHAR)  # as a text NaN is equal to itself, and zero has no sign
+        return _DISTINCT, (found.expression,), t.BIGINT
+
+    def _positional(self, name: str, written: list[exp.Expression]) -> tuple[tuple[exp.Expression, ...], SqlType]:
         counts = {**dict.fromkeys(_RANKINGS, (0, 0)), **dict.fromkeys(_NEIGHBOURS, (1, 3)), "NTH_VALUE": (2, 2)}
         least, most = counts.get(name, (1, 1))
         if not least <= len(written) <= most:
@@ -181,11 +204,13 @@ def _filtered(call: exp.Expression) -> exp.Expression:
             f"OVER a window, FILTER is for {', '.join(_AGGREGATES)} of one value: {sql_of(call)}"
         ).placed(*position_of(call))
     value = inner.expressions[0] if inner.expressions else exp.Star()
-    if isinstance(value, exp.Distinct):
+    distinct = isinstance(value, exp.Distinct)
+    if distinct and len(value.expressions) != 1:
         return inner  # refused with and without FILTER
+    value = value.expressions[0] if distinct else value
     kept = exp.Literal.number(1) if isinstance(value, exp.Star) else value.copy()
-    made = exp.Case(ifs=[exp.If(this=condition.copy(), true=kept)])
-    return exp.Anonymous(this=inner.this, expressions=[made])
+    made: exp.Expression = exp.Case(ifs=[exp.If(this=condition.copy(), true=kept)])
+    return exp.Anonymous(this=inner.this, expressions=[exp.Distinct(expressions=[made]) if distinct else made])
 
 
 def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None:
@@ -199,7 +224,7 @@ def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None
     """
     if spec is None:
         return None
-    if name not in (*_ENDS, "NTH_VALUE", *_AGGREGATES):
+    if name not in (*_ENDS, "NTH_VALUE", *_AGGREGATES, _DISTINCT):
         raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
     if spec.args.get("exclude"):
         raise NotSupported("EXCLUDE in a frame is not supported")
@@ -248,8 +273,55 @@ def _check_range(start: str, end: str, order: list[SqlType]) -> None:
     if by_distance and (len(order) != 1 or not order[0].is_numeric):
         shown = ", ".join(map(str, order)) or "nothing"
         raise NotSupported(
-            f"RANGE with a distance is over one number in ORDER BY, not over {shown}", hint="ROWS BETWEEN …"
+            f"RANGE with a distance is over one number in ORDER BY, not over {shown}",
+            hint="over a DATE or TIMESTAMP: RANGE BETWEEN INTERVAL '7' DAY PRECEDING AND CURRENT ROW",
         )
+
+
+# A frame that reaches over time, as one over microseconds; of a DATE over days, where it reaches over whole days.
+#
+# ORDER BY at RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW
+# ORDER BY UNIX_MICROS(at) RANGE BETWEEN 3600000000 PRECEDING AND CURRENT ROW
+
+Order = tuple[tuple[exp.Expression, bool, bool], ...]
+_DAY = 86_400_000
+
+
+def _reaches_over_time(spec: exp.Expr) -> bool:
+    return any(isinstance(spec.args.get(which), IntervalNode) for which in ("start", "end"))
+
+
+def _by_length(spec: exp.Expr, order: Order, types: list[SqlType]) -> tuple[exp.Expr, Order, list[SqlType]]:
+    """The frame, its order and the types of that, over whole numbers.
+
+    Raises:
+        InvalidQuery: the frame counts rows.
+        NotSupported: it reaches over months, or there is no one DATE or TIMESTAMP in ORDER BY.
+    """
+    bounds = {which: spec.args[which] for which in ("start", "end") if isinstance(spec.args.get(which), IntervalNode)}
+    if spec.args["kind"].upper() != "RANGE":
+        raise InvalidQuery(
+            "a frame in ROWS reaches over a number of rows, not over an INTERVAL", hint="RANGE BETWEEN …"
+        )
+    base = types[0].base if len(types) == 1 else None
+    if base not in (t.BaseType.DATE, t.BaseType.TIMESTAMP):
+        shown = ", ".join(map(str, types)) or "nothing"
+        raise NotSupported(f"RANGE over an INTERVAL is over one DATE or TIMESTAMP in ORDER BY, not over {shown}")
+    if any(bound.parts[0] for bound in bounds.values()):
+        raise NotSupported(
+            "RANGE over months is not supported: they have no fixed length", hint="INTERVAL '30' DAY PRECEDING"
+        )
+    if any(bound.parts[1] < 0 for bound in bounds.values()):
+        raise InvalidQuery("a frame reaches over a length from 0", hint="FOLLOWING in place of PRECEDING")
+    by_day = base is t.BaseType.DATE and not any(bound.parts[1] % _DAY for bound in bounds.values())
+    made = spec.copy()
+    for which, bound in bounds.items():
+        length = bound.parts[1] // _DAY if by_day else bound.parts[1] * 1000
+        made.set(which, exp.Literal.number(length))
+    ((by, down, nulls_first),) = order
+    value = Typed(by, types[0])
+    number = call("WHOLE_DAYS", by) if by_day else call("UNIX_MICROS", converted(value, t.TIMESTAMP).expression)
+    return made, ((number, down, nulls_first),), [t.BIGINT]
 
 
 def _place(bound: str) -> float:

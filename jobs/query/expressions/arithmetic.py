@@ -66,18 +66,45 @@ def negated(value: Typed) -> Typed:
     return Typed(made, value.type)
 
 
-def of_bits(node: exp.Binary, left: Typed, right: Typed) -> Typed:
-    """Elaborate `a & b` and `a | b` of whole numbers, by the wider of their types.
+def of_bits(node: exp.Expression, *sides: Typed) -> Typed:
+    """Elaborate `a & b`, `a | b`, `a # b` and `~a` of whole numbers, by the wider of their types.
 
     Raises:
         TypeMismatch: an operand is no INT or BIGINT.
     """
-    sides = (left, right)
     wrong = next((side for side in sides if side.type.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL)), None)
     if wrong is not None:
-        raise TypeMismatch(f"& and | take INT or BIGINT, not {wrong.type}: {sql_of(node)}")
+        raise TypeMismatch(f"bits are those of an INT or BIGINT, not of {wrong.type}: {sql_of(node)}")
     sql_type = t.BIGINT if any(side.type.base is BaseType.BIGINT for side in sides) else t.INT
-    return Typed(binary(type(node), *(widened(side, sql_type) for side in sides)), sql_type)
+    values = [widened(side, sql_type) for side in sides]
+    if isinstance(node, exp.BitwiseNot):
+        return Typed(exp.Paren(this=binary(exp.Sub, widened(_minus_one(), sql_type), values[0])), sql_type)
+    if not isinstance(node, exp.BitwiseXor):
+        return Typed(binary(type(node), *values), sql_type)
+    return Typed(call("BITS_APART", *(value.expression for value in values)), sql_type)
+
+
+def shifted(node: exp.Binary, left: Typed, right: Typed) -> Typed:
+    """Elaborate `a << n` and `a >> n`: a times 2 to the n, which fails where that is too much, and a over it.
+
+    Raises:
+        TypeMismatch: `a` is no INT or BIGINT, or `n` no constant from 0 to 62.
+    """
+    size = right.expression
+    number = int(size.name) if isinstance(size, exp.Literal) and right.type == t.INT else -1
+    if not 0 <= number <= _MOST_BITS:
+        raise TypeMismatch(f"bits are moved by a constant from 0 to {_MOST_BITS}: {sql_of(node)}")
+    if left.type.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL):
+        raise TypeMismatch(f"bits are those of an INT or BIGINT, not of {left.type}: {sql_of(node)}")
+    value = widened(left, t.BIGINT)
+    if isinstance(node, exp.BitwiseRightShift):
+        return Typed(call("BITS_DOWN", value.expression, exp.Literal.number(number)), t.BIGINT)
+    factor = widened(literal(exp.Literal(this=str(2**number), is_string=False)), t.BIGINT)
+    return arithmetic(exp.Mul, Typed(exp.Paren(this=value.expression), t.BIGINT), factor)
+
+
+def _minus_one() -> Typed:
+    return Typed(exp.Neg(this=exp.Literal.number(1)), t.INT)
 
 
 def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
@@ -139,6 +166,8 @@ def _decimal_type(operator: type[exp.Binary], left: SqlType, right: SqlType) -> 
 # clock + INTERVAL '5' MINUTE        ADD_TO_TIME(clock, 300000), round the clock
 
 _DAY = 86_400_000
+_MOST_BITS = 62
+"""2 to the 62 is the greatest power of 2 that is a BIGINT."""
 # From the year 1 to 9999.
 _MOST_MONTHS = 9999 * 12
 
@@ -151,9 +180,12 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
         InvalidQuery: no two dates lie so far apart.
     """
     left, right = (_bare(side) for side in (node.left, node.right))
-    times = _times(right) if isinstance(node, exp.Add | exp.Sub) else None
+    times = times_interval(right) if isinstance(node, exp.Add | exp.Sub) else None
     if times is not None:
         return _moved_often(typed(left), *times, node, typed)
+    times = times_interval(left) if isinstance(node, exp.Add) else None
+    if times is not None and not isinstance(right, IntervalNode):
+        return _moved_often(typed(right), *times, node, typed)
     if not isinstance(left, IntervalNode) and not isinstance(right, IntervalNode):
         return None
     if isinstance(left, IntervalNode) and isinstance(node, exp.Add) and not isinstance(right, IntervalNode):
@@ -184,7 +216,7 @@ def of_days(node: exp.Binary, left: Typed, right: Typed) -> Typed | None:
     return None
 
 
-def _times(node: exp.Expr) -> tuple[exp.Expr, IntervalNode] | None:
+def times_interval(node: exp.Expr) -> tuple[exp.Expr, IntervalNode] | None:
     """The number and the INTERVAL of a product of both; None for any other value."""
     if not isinstance(node, exp.Mul):
         return None
@@ -195,17 +227,26 @@ def _times(node: exp.Expr) -> tuple[exp.Expr, IntervalNode] | None:
 
 
 def _moved_often(value: Typed, number: exp.Expr, interval: IntervalNode, node: exp.Binary, typed: Infer) -> Typed:
-    """A TIMESTAMP, and a length some number of times: it is rounded to milliseconds."""
+    """A DATE or TIMESTAMP, and a length some number of times: what is no months is rounded to milliseconds."""
     months, milliseconds = interval.parts
-    if value.type.base is not BaseType.TIMESTAMP or months:
-        raise _refused(node, ", some number of times only if it is no months and to a TIMESTAMP")
-    product = typed(exp.Mul(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(abs(milliseconds))))
-    if product.type.base is BaseType.DOUBLE or product.type.base is BaseType.DECIMAL:
+    if value.type.base not in (BaseType.DATE, BaseType.TIMESTAMP) or (months and milliseconds):
+        raise _refused(node, ", some number of times only if it is months or has none, and to a DATE or TIMESTAMP")
+    days = value.type.base is BaseType.DATE and not months and milliseconds % _DAY == 0
+    size = months or (milliseconds // _DAY if days else milliseconds)
+    product = typed(exp.Mul(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(abs(size))))
+    whole = product.type.base in (BaseType.INT, BaseType.BIGINT)
+    if not whole and (months or days):
+        raise _refused(node, f"; months and days of a DATE a whole number of times, not {product.type}")
+    if not whole:
         product = typed(call("ROUND", product.expression))
-    length: exp.Expr = converted(product, t.BIGINT).expression
-    if (milliseconds < 0) != isinstance(node, exp.Sub):
+    length: exp.Expr = converted(product, t.INT if months or days else t.BIGINT).expression
+    if (size < 0) != isinstance(node, exp.Sub):
         length = exp.Neg(this=exp.Paren(this=length))
-    return Typed(call("ADD_MILLISECONDS", value.expression, length), t.TIMESTAMP)
+    if days:
+        return Typed(call("ADD_DAYS", value.expression, length), t.DATE)
+    moved = call("ADD_MONTHS" if months else "ADD_MILLISECONDS", converted(value, t.TIMESTAMP).expression, length)
+    of_date = months and value.type.base is BaseType.DATE
+    return converted(Typed(moved, t.TIMESTAMP), t.DATE) if of_date else Typed(moved, t.TIMESTAMP)
 
 
 def _moved(value: Typed, months: int, milliseconds: int, node: exp.Expr) -> Typed:

@@ -14,6 +14,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions import durations
 from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened
 from strandline.jobs.query.expressions.coercion import as_time, shared_type, together
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
@@ -31,6 +32,9 @@ def _compared(node: exp.Binary, typed: Infer) -> Typed:
     rows = row_values(node.left), row_values(node.right)
     if len(rows[0]) > 1 or len(rows[1]) > 1:
         return typed(_rows_compared(node, *rows))
+    lengths = durations.compared(node, typed)
+    if lengths is not None:
+        return Typed(lengths, t.BOOLEAN)
     left, right = typed(node.left), typed(node.right)
     if not isinstance(node, _NULL_SAFE) and BaseType.NULL in (left.type.base, right.type.base):
         raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
@@ -129,6 +133,16 @@ def _is_null(node: exp.Is, typed: Infer) -> Typed:
 
 
 def _between(node: exp.Between, typed: Infer) -> Typed:
+    lengths = durations.between(node, typed)
+    if lengths is not None:
+        return Typed(lengths, t.BOOLEAN)
+    if node.args.get("symmetric"):
+        low, high = node.args["low"], node.args["high"]
+        either = [
+            exp.Between(this=exp.Paren(this=node.this.copy()), low=first.copy(), high=last.copy())
+            for first, last in ((low, high), (high, low))
+        ]
+        return typed(exp.Paren(this=exp.Or(this=either[0], expression=either[1])))
     this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
     texts = [_read_text(part, this) for part in (low, high)]
     sql_type = common("BETWEEN", (this.type, *(part.type for part in texts)))

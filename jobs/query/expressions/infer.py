@@ -23,10 +23,19 @@ from strandline.jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits, of_days, with_interval
+from strandline.jobs.query.expressions.arithmetic import (
+    arithmetic,
+    literal,
+    negated,
+    of_bits,
+    of_days,
+    shifted,
+    with_interval,
+)
 from strandline.jobs.query.expressions.casts import asked, converted, is_asked, widened
 from strandline.jobs.query.expressions.coercion import together
 from strandline.jobs.query.expressions.comparisons import CONDITIONS
+from strandline.jobs.query.expressions.durations import no_value
 from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, higher_order, is_constant
 from strandline.jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
 from strandline.jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
@@ -119,6 +128,11 @@ def _cast(node: exp.Cast, typed: Infer) -> Typed:
 
 def _computed(node: exp.Binary, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
+    if isinstance(node, exp.Sub) and {left.type.base, right.type.base} <= {BaseType.DATE, BaseType.TIMESTAMP}:
+        days = of_days(node, left, right)
+        if days is None:
+            raise no_value(node)
+        return days
     return of_days(node, left, right) or arithmetic(type(node), left, right)
 
 
@@ -132,13 +146,13 @@ def _joined(node: exp.DPipe, typed: Infer) -> Typed:
 
 def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     name = node.name
-    elaborate = CONSTRUCTORS.get(name) or REWRITES.get(name)
+    written = function_at(node)
+    elaborate = CONSTRUCTORS.get(name) or REWRITES.get(name) if written is None else None
     if elaborate is not None:
         return elaborate(node, typed)
-    special = UNLESS_PLAIN[name](node, typed) if name in UNLESS_PLAIN else None
+    special = UNLESS_PLAIN[name](node, typed) if name in UNLESS_PLAIN and written is None else None
     if special is not None:
         return special
-    written = function_at(node)
     scalar = scalar_of(written) if written is not None else find(name)
     if scalar is None:
         raise _unknown_function(node)
@@ -232,8 +246,13 @@ OPERATORS: Rules = {
         lambda node, typed: with_interval(node, typed) or _computed(node, typed),
     ),
     **dict.fromkeys(
-        (exp.BitwiseAnd, exp.BitwiseOr),
+        (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
         lambda node, typed: of_bits(node, typed(node.left), typed(node.right)),
+    ),
+    exp.BitwiseNot: lambda node, typed: of_bits(node, typed(node.this)),
+    **dict.fromkeys(
+        (exp.BitwiseLeftShift, exp.BitwiseRightShift),
+        lambda node, typed: shifted(node, typed(node.left), typed(node.right)),
     ),
     exp.DPipe: _joined,
     exp.Cast: _cast,

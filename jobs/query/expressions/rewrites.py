@@ -19,10 +19,12 @@ from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from strandline.jobs.query.expressions.casts import converted, field, json_of, widened
+from strandline.jobs.query.expressions.durations import DIFFERENCES, unit_of
 from strandline.jobs.query.expressions.scope import Infer, Typed
-from strandline.jobs.query.expressions.times import POSTGRES_TIMES, extracted, truncated
+from strandline.jobs.query.expressions.times import PLAIN_TIMES, POSTGRES_TIMES, extracted, truncated
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import call, identifier
+from strandline.jobs.sql.intervals import interval_of
+from strandline.jobs.sql.trees import call, identifier, is_not_null
 
 _DAY = 86_400_000
 _UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}
@@ -43,6 +45,9 @@ def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], T
             raise TypeMismatch(f"{node.name} takes 3 arguments: {node.name}(DAYS, number, value)")
         unit, number, value = node.expressions
         length = _unit_of(unit)
+        other = _by_interval(node, unit, number, value, sign, typed) if sql_type.base is not BaseType.TIME else None
+        if other is not None:
+            return other
         if length is None:
             raise TypeMismatch(f"argument 1 of {node.name} is a unit of time", hint="DAYS, HOURS, … MILLISECONDS")
         amount, moment = typed(number), typed(value)
@@ -55,6 +60,24 @@ def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], T
         return _sum(sql_type, moment, widened(amount, t.BIGINT), sign * length)
 
     return rewrite
+
+
+def _by_interval(
+    node: exp.Anonymous, unit: exp.Expr, number: exp.Expr, value: exp.Expr, sign: int, typed: Infer
+) -> Typed | None:
+    """DATEADD of a TIMESTAMP, TIMESTAMPADD of a DATE, and both in months, as `value + number * INTERVAL`: others go by
+    the type of the value. None: it is as ksqlDB has it."""
+    name = unit_of(unit)
+    months = name in ("MONTH", "QUARTER", "YEAR")
+    base = typed(value).type.base
+    wanted = BaseType.DATE if node.name.startswith("DATE") else BaseType.TIMESTAMP
+    if name is None or base not in (BaseType.DATE, BaseType.TIMESTAMP) or (base is wanted and not months):
+        return None
+    length = interval_of("1", name)
+    assert length is not None  # a unit of time is one of an INTERVAL
+    times = exp.Mul(this=exp.Paren(this=number.copy()), expression=length)
+    operator = exp.Add if sign > 0 else exp.Sub
+    return typed(operator(this=exp.Paren(this=value.copy()), expression=exp.Paren(this=times)))
 
 
 def _sum(sql_type: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
@@ -166,6 +189,46 @@ def _remainder(node: exp.Anonymous, typed: Infer) -> Typed:
         raise TypeMismatch(f"MOD takes 2 arguments, not {len(node.expressions)}")
     left, right = (exp.Paren(this=each.copy()) for each in node.expressions)
     return typed(exp.Paren(this=exp.Mod(this=left, expression=right)))
+
+
+def _nvl2(node: exp.Anonymous, typed: Infer) -> Typed:
+    """NVL2(a, b, c): b where a is not NULL, else c."""
+    if len(node.expressions) != 3:
+        raise TypeMismatch(f"NVL2 takes 3 arguments, not {len(node.expressions)}")
+    tested, there, missing = node.expressions
+    return typed(call("IF", is_not_null(exp.Paren(this=tested.copy())), there, missing))
+
+
+def _zero_if_null(node: exp.Anonymous, typed: Infer) -> Typed:
+    """ZEROIFNULL(a): COALESCE(a, 0)."""
+    if len(node.expressions) != 1:
+        raise TypeMismatch(f"ZEROIFNULL takes 1 argument, not {len(node.expressions)}")
+    return typed(call("COALESCE", node.expressions[0], exp.Literal.number(0)))
+
+
+def _decoded(node: exp.Anonymous, typed: Infer) -> Typed:
+    """DECODE(a, 1, 'x', 2, 'y', 'z'): 'x' where a is 1, …, else 'z'; here NULL is equal to NULL."""
+    first, *rest = node.expressions or [None]
+    if first is None or len(rest) < 2:
+        raise TypeMismatch("DECODE takes 3 arguments or more: DECODE(value, search, result, …, default)")
+    pairs = list(zip(rest[::2], rest[1::2], strict=False))
+    value = exp.Paren(this=first.copy())
+    branches = [
+        exp.If(
+            this=exp.Is(this=value.copy(), expression=exp.Null())
+            if isinstance(search, exp.Null)
+            else exp.EQ(this=value.copy(), expression=exp.Paren(this=search.copy())),
+            true=result.copy(),
+        )
+        for search, result in pairs
+    ]
+    return typed(exp.Case(ifs=branches, default=rest[-1].copy() if len(rest) % 2 else None))
+
+
+def _xor(node: exp.Anonymous, typed: Infer) -> Typed:
+    """XOR(a, b): a # b."""
+    left, right = (exp.Paren(this=each.copy()) for each in _two(node))
+    return typed(exp.Paren(this=exp.BitwiseXor(this=left, expression=right)))
 
 
 def _split_part(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -325,6 +388,15 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "CHARACTER_LENGTH": _older(None, "LEN", least=1),
     "MOD": _remainder,
     "SPLIT_PART": _split_part,
+    "IFF": _older(None, "IF", least=3),
+    "NVL": _older(None, "COALESCE"),
+    "NVL2": _nvl2,
+    "ZEROIFNULL": _zero_if_null,
+    "DECODE": _decoded,
+    "STRPOS": _older(None, "INSTR"),
+    "XOR": _xor,
+    **PLAIN_TIMES,
+    **DIFFERENCES,
     **JSON_STEPS,
     **POSTGRES_TIMES,
 }

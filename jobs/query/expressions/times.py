@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 
@@ -13,7 +14,9 @@ from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal
 from strandline.jobs.query.expressions.casts import converted
+from strandline.jobs.query.expressions.durations import extracted_of_length, is_length, unit_of
 from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.sql.intervals import IntervalNode
 from strandline.jobs.sql.trees import call
 
 # EXTRACT(part FROM value), and the functions of one part: YEAR(at), MONTH(at), …
@@ -48,7 +51,11 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     part = constant_text(node.expressions[0]) if len(node.expressions) == 2 else None
     if part is None:
         raise InvalidQuery("EXTRACT is written EXTRACT(part FROM value)")
-    part, value = part.upper(), typed(node.expressions[1])
+    part = part.upper()
+    of_length = extracted_of_length(part, node.expressions[1], typed)
+    if of_length is not None:
+        return of_length
+    value = typed(node.expressions[1])
     if not part:
         return converted(Typed(exp.Null(), t.NULL), t.INT)
     if part not in DATE_PARTS:
@@ -67,25 +74,132 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def truncated(node: exp.Anonymous, typed: Infer) -> Typed:
-    """Elaborate DATE_TRUNC('unit', value): the TIMESTAMP at which the unit began.
+    """Elaborate DATE_TRUNC('unit', value): the TIMESTAMP at which the unit began. DATE_TRUNC(value, UNIT), as BigQuery
+    and Feldera write it, gives a DATE for a DATE.
 
     Raises:
         InvalidQuery: there is no such unit.
         TypeMismatch: the value is no DATE or TIMESTAMP.
     """
-    unit = constant_text(node.expressions[0]) if len(node.expressions) == 2 else None
-    if unit is None:
-        raise InvalidQuery("DATE_TRUNC is written DATE_TRUNC('hour', value)")
-    unit, value = unit.upper(), typed(node.expressions[1])
+    unit, given, kept = _unit_and_value(node)
+    if unit is None or given is None:
+        raise InvalidQuery(f"{node.name} is written {node.name}('hour', value), or {node.name}(value, HOUR)")
+    unit, value = unit.upper(), typed(given)
     if not unit:
         return converted(Typed(exp.Null(), t.NULL), t.TIMESTAMP)
     if unit not in UNITS:
-        raise InvalidQuery(f"DATE_TRUNC has no unit {unit}", hint=f"one of {', '.join(UNITS)}")
-    if value.type.base is BaseType.DATE:
+        raise InvalidQuery(f"{node.name} has no unit {unit}", hint=f"one of {', '.join(UNITS)}")
+    is_date = value.type.base is BaseType.DATE
+    if is_date:
         value = converted(value, t.TIMESTAMP)
     if value.type.base is not BaseType.TIMESTAMP:
-        raise TypeMismatch(f"DATE_TRUNC takes a DATE or TIMESTAMP, not {value.type}")
-    return typed(call("BEGIN_OF_UNIT", exp.Literal.string(unit), value.expression))
+        raise TypeMismatch(f"{node.name} takes a DATE or TIMESTAMP, not {value.type}")
+    made = typed(call("BEGIN_OF_UNIT", exp.Literal.string(unit), value.expression))
+    return converted(made, t.DATE) if is_date and kept else made
+
+
+def _unit_and_value(node: exp.Anonymous) -> tuple[str | None, exp.Expr | None, bool]:
+    """The unit and the value of DATE_TRUNC, in either order; the last is True where the value came first."""
+    if len(node.expressions) != 2:
+        return None, None, False
+    first, second = node.expressions
+    unit = constant_text(first)
+    if unit is not None:
+        return unit, second, False
+    last = unit_of(second, constant_text(second))
+    if last is not None:
+        return last, first, True
+    return unit_of(first), second, False
+
+
+def binned(node: exp.Anonymous, typed: Infer) -> Typed:
+    """Elaborate TIME_BUCKET(INTERVAL '15' MINUTE, at [, origin]) and DATE_BIN(…): where the step that `at` is in began.
+
+    Raises:
+        InvalidQuery: the step is no constant length of time, or the origin no constant.
+    """
+    arguments = node.expressions
+    step = arguments[0] if 2 <= len(arguments) <= 3 else None
+    months, milliseconds = step.parts if isinstance(step, IntervalNode) else (0, 0)
+    origin = _ORIGIN
+    if len(arguments) == 3:
+        text = constant_text(arguments[2])
+        found = _ISO.fullmatch(text or "")
+        if found is None:
+            raise InvalidQuery(f"the origin of {node.name} is a constant: TIMESTAMP '2000-01-01'")
+        origin = dt.datetime.fromisoformat(text or "").replace(tzinfo=dt.UTC)
+    if months or milliseconds <= 0:
+        hint = "months and years: DATE_TRUNC('month', at)" if months else None
+        raise InvalidQuery(f"{node.name} is written {node.name}(INTERVAL '15' MINUTE, at)", hint=hint)
+    value = typed(arguments[1])
+    if value.type.base is BaseType.DATE:
+        value = converted(value, t.TIMESTAMP)
+    micros = (origin - _EPOCH) // dt.timedelta(microseconds=1)
+    numbers = [converted(_whole(each), t.BIGINT).expression for each in (milliseconds * 1000, micros)]
+    return typed(call("BEGIN_OF_BIN", value.expression, *numbers))
+
+
+# TimescaleDB's and DuckDB's: a Monday, so that weeks begin on one.
+_ORIGIN = dt.datetime(2000, 1, 3, tzinfo=dt.UTC)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?")
+
+
+def _part(part: str, add: int = 0) -> Callable[[exp.Anonymous, Infer], Typed]:
+    """The rewrite of YEAR(at) and its like to EXTRACT; DAYOFWEEK counts from Sunday, 1."""
+
+    def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        if len(node.expressions) != 1:
+            raise TypeMismatch(f"{node.name} takes 1 argument, not {len(node.expressions)}")
+        found = extracted(call("EXTRACT", exp.Literal.string(part), node.expressions[0]), typed)
+        return arithmetic(exp.Add, found, _whole(add)) if add else found
+
+    return rewrite
+
+
+def _date_of(node: exp.Anonymous, typed: Infer) -> Typed:
+    """DATE(at): CAST(at AS DATE)."""
+    if len(node.expressions) != 1:
+        raise TypeMismatch(f"{node.name} takes 1 argument, not {len(node.expressions)}")
+    return converted(typed(node.expressions[0]), t.DATE)
+
+
+def _last_day(node: exp.Anonymous, typed: Infer) -> Typed:
+    """LAST_DAY(at): the DATE of the last day of its month."""
+    began = _date_of(call("DATE", call("DATE_TRUNC", exp.Literal.string("month"), *node.expressions[:1])), typed)
+    next_month = converted(
+        Typed(call("ADD_MONTHS", converted(began, t.TIMESTAMP).expression, exp.Literal.number(1)), t.TIMESTAMP), t.DATE
+    )
+    return Typed(call("ADD_DAYS", next_month.expression, exp.Neg(this=exp.Literal.number(1))), t.DATE)
+
+
+def _with_length(sign: type[exp.Binary]) -> Callable[[exp.Anonymous, Infer], Typed]:
+    """The rewrite of DATE_ADD(day, INTERVAL 3 DAY), DATE_ADD(day, 3) and their like to `+` and `-`."""
+
+    def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        if len(node.expressions) != 2:
+            raise TypeMismatch(f"{node.name} takes 2 arguments, not {len(node.expressions)}")
+        value, length = (exp.Paren(this=each.copy()) for each in node.expressions)
+        day = exp.Cast(this=value, to=exp.DataType.build("date"))
+        return typed(sign(this=value if is_length(length) else day, expression=length))
+
+    return rewrite
+
+
+PLAIN_TIMES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
+    **{part: _part(part) for part in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")},
+    "DAYOFMONTH": _part("DAY"),
+    "DAYOFYEAR": _part("DOY"),
+    "DAYOFWEEK": _part("DOW", 1),
+    "WEEKOFYEAR": _part("WEEK"),
+    "DATE": _date_of,
+    "LAST_DAY": _last_day,
+    **dict.fromkeys(("TIMESTAMP_TRUNC", "DATETIME_TRUNC"), truncated),
+    **dict.fromkeys(("TIME_BUCKET", "DATE_BIN"), binned),
+    **dict.fromkeys(("DATE_ADD", "TIMESTAMP_ADD", "DATETIME_ADD"), _with_length(exp.Add)),
+    **dict.fromkeys(("DATE_SUB", "TIMESTAMP_SUB", "DATETIME_SUB"), _with_length(exp.Sub)),
+}
+"""The rewrite of each function of other dialects that is a shorter form of one of the language's, by name."""
 
 
 def _of_time(part: str, value: Typed, typed: Infer) -> Typed:
@@ -148,6 +262,8 @@ def _parsed(function: str) -> Callable[[exp.Anonymous, Infer], Typed]:
     def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
         if len(node.expressions) == 1 and node.name == "TO_TIMESTAMP":
             return _of_seconds(node.expressions[0], typed)
+        if len(node.expressions) == 1:
+            return _date_of(node, typed)
         text, pattern = _two(node, "TO_DATE('2024-05-01', 'YYYY-MM-DD')")
         return typed(call(function, text, pattern))
 

@@ -244,7 +244,7 @@ def _by(block: Block, keys: list[str]) -> str:
 # Ties are broken by the columns that identify a row, so that the value is the same as the rule's; see
 # `jobs.ivm.rules.analytic` for where SQL counts tied rows together.
 
-_PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_PEERS_TOGETHER = ("COUNT", "COUNT_DISTINCT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR")
 _BY_ORDER_ALONE = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 
 
@@ -277,6 +277,11 @@ def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity:
     if call.function == "AVG":
         arguments = [recompute.engine.cast(arguments[0], DOUBLE)]
     window = _over([recompute.after(each) for each in block.partition], order, frame)
+    if call.function == "COUNT_DISTINCT":
+        return recompute.whole(recompute.engine.distinct_over(arguments[0], window), call.type)
+    if call.function in ("LAG", "LEAD") and isinstance(call.arguments[0], exp.IgnoreNulls):
+        arguments[0] = recompute.after(call.arguments[0].this)
+        return recompute.whole(f"{recompute.engine.skipping_nulls(call.function, arguments)} OVER {window}", call.type)
     return recompute.whole(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
 
 

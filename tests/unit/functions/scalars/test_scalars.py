@@ -108,7 +108,7 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("i IN (1, s)", TypeMismatch, "cannot compare INT with VARCHAR"),
         ("GREATEST(i, s)", TypeMismatch, "no common type"),
         ("DATEADD(at, 5, day)", TypeMismatch, "is a unit of time"),
-        ("DATEADD(HOURS, 5, at)", TypeMismatch, "argument 3 of DATEADD must be DATE"),
+        ("DATEADD(HOURS, 5, clock)", TypeMismatch, "argument 3 of DATEADD must be DATE"),
         ("TO_BYTES(s, 'latin')", InvalidQuery, "not an encoding"),
         ("FORMAT_DATE(day, 'yyyy[-MM]')", InvalidQuery, r"'\[' in the pattern"),
         ("ARRAY_SORT(tags, 'up')", InvalidQuery, "not an order"),

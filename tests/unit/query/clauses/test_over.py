@@ -58,6 +58,16 @@ def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
                 ("ORDER BY v", "ROWS BETWEEN 2147483648 PRECEDING AND CURRENT ROW", InvalidQuery, "2147483647 rows"),
             )
         ),
+        *(
+            (f"SELECT SUM(v) OVER (ORDER BY FROM_UNIXTIME(v) {frame}) AS p FROM s", error, message)
+            for frame, error, message in (
+                ("RANGE INTERVAL '1' MONTH PRECEDING", NotSupported, "no fixed length"),
+                ("RANGE INTERVAL '-1' DAY PRECEDING", InvalidQuery, "from 0"),
+                ("ROWS INTERVAL '1' DAY PRECEDING", InvalidQuery, "a number of rows"),
+            )
+        ),
+        ("SELECT SUM(v) OVER (ORDER BY v RANGE INTERVAL '1' DAY PRECEDING) AS p FROM s", NotSupported, "over INT"),
+        ("SELECT SUM(DISTINCT v) OVER (PARTITION BY k) AS p FROM s", NotSupported, "SUM.DISTINCT"),
         ("SELECT k FROM s QUALIFY k > 'a'", InvalidQuery, "needs a function OVER"),
         ("SELECT k FROM s WHERE RANK() OVER (ORDER BY v) < 3", InvalidQuery, "OVER"),
     ],
