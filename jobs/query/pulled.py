@@ -4,10 +4,9 @@ gives them, and the clock.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from sqlglot import exp
 from sqlglot.expressions import DType
@@ -23,7 +22,7 @@ from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, Outer
 from strandline.jobs.query.logical import From, NestedFound, OrderItem, Query, outputs_of
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
-from strandline.jobs.sql.trees import conjuncts, identifier, row_values
+from strandline.jobs.sql.trees import conjuncts, row_values
 from strandline.jobs.sql.types_text import data_type
 
 # Subqueries in the expressions of a pull query: they stay where they stand, as functions of the row around them.
@@ -325,64 +324,3 @@ def _or_else(inner: exp.Expr | None, name: str) -> tuple[str, bool]:
     """Name of the inner node if it is its own, else this one."""
     found, own = _named(inner) if inner is not None else ("", False)
     return (found, True) if own else (name, False)
-
-
-# The clock in a pull query: NOW(), CURRENT_DATE and their like are the moment at which the query was read.
-#
-# Every one of a query is the same moment, so that its parts fit together. No view can use them: a view gives the same
-# rows of the same tables whenever it is computed. A column, or a name that the query gives, hides the words.
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def _instant(moment: dt.datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")
-
-
-_MOMENTS: Final[Mapping[str, tuple[SqlType, Callable[[dt.datetime], str]]]] = {
-    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "GETDATE"), (t.TIMESTAMP, _instant)),
-    **dict.fromkeys(("TRANSACTION_TIMESTAMP", "STATEMENT_TIMESTAMP", "CLOCK_TIMESTAMP"), (t.TIMESTAMP, _instant)),
-    "CURRENT_DATE": (t.DATE, lambda moment: moment.strftime("%Y-%m-%d")),
-    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), (t.TIME, lambda moment: moment.strftime("%H:%M:%S"))),
-    "UNIX_TIMESTAMP": (t.BIGINT, lambda moment: str((moment - _EPOCH) // dt.timedelta(milliseconds=1))),
-    "UNIX_DATE": (t.INT, lambda moment: str((moment - _EPOCH).days)),
-}
-"""{name: type and text of the moment}."""
-_OF_VALUES: Final = ("UNIX_TIMESTAMP", "UNIX_DATE")
-"""Those that with an argument are functions of it, as in ksqlDB."""
-_WORDS: Final = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME")
-"""Those that stand without brackets."""
-E = TypeVar("E", bound=exp.Expr)
-
-
-def with_clock(tree: E, columns: Collection[str], moment: dt.datetime, unnamed: Unnamed) -> E:
-    """Replace the functions of the clock by a moment in UTC, in place.
-
-    Args:
-        columns: names of the relations' columns.
-    """
-    hidden = {*columns, *(node.alias for node in tree.find_all(exp.Alias, exp.TableAlias) if node.alias)}
-    hidden |= {each.name for node in tree.find_all(exp.TableAlias) for each in node.columns}
-    for node in list(tree.find_all(exp.Anonymous, exp.Column)):
-        name = _asked(node, hidden)
-        if name is None:
-            continue
-        sql_type, text = _MOMENTS[name]
-        made: exp.Expr = exp.Cast(this=exp.Literal.string(text(moment)), to=data_type(sql_type))
-        if isinstance(node.parent, exp.Select) and node.arg_key == "expressions" and unnamed == "postgres":
-            made = exp.Alias(this=made, alias=identifier(name.lower()))
-        made.meta.update(node.meta)
-        node.replace(made)
-    return tree
-
-
-def _asked(node: exp.Expr, hidden: Collection[str]) -> str | None:
-    """The name of the function that a node is; None for any other node."""
-    name = node.name.upper()
-    if name not in _MOMENTS:
-        return None
-    if isinstance(node, exp.Column):
-        return name if not node.table and name in _WORDS and name.lower() not in hidden else None
-    if name in _OF_VALUES and node.expressions:
-        return None
-    return name if all(isinstance(each, exp.Literal) for each in node.expressions) else None

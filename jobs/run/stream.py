@@ -27,6 +27,7 @@ from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.ingest.lag import behind
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
+from strandline.jobs.ingest.ticks import Ticks
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source
@@ -145,6 +146,7 @@ class PipelineStream:
     _outdated: bool = False
     """A source was given columns that the query at work does not read."""
     _trims: TrimUpkeep = field(default_factory=TrimUpkeep)
+    _ticks: Ticks = field(default_factory=Ticks)
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -168,6 +170,7 @@ class PipelineStream:
             RefreshFailed: with `in_driver`, more waits than the driver may take in.
         """
         stop = stop or Event()
+        self._ticks.tick(self.sources, self.settings, self.lake)
         self.refresh()
         more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
         if more and (in_driver or not self.session.started):
@@ -210,6 +213,7 @@ class PipelineStream:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
         # Before the refresh: what is committed while it runs is news.
         foreign = foreign_heads(self.levels, self.sources, self.lake)
+        self._ticks.tick(self.sources, self.settings, self.lake)
         self.refresh()
         query = self._followed(stop) if self.sources else None
         try:
@@ -221,6 +225,7 @@ class PipelineStream:
                     query.stop()
                     query = self._start(available_now=False)
                 self.lock.check()
+                self._ticks.tick(self.sources, self.settings, self.lake)
                 if self._trims.due():
                     with self._one_at_a_time:
                         self._trims.trim(self.sources, self.settings)

@@ -228,7 +228,7 @@ _MISSPELT = {
     "DIV": "INT / INT is an INT",
     "MINUS": "EXCEPT",
     "TOP": "LIMIT n after the query",
-    **dict.fromkeys(("APPLY", "LATERAL"), "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)"),
+    "APPLY": "[LEFT | CROSS] JOIN LATERAL (SELECT …) AS name",
 }
 # FORM and FROM share 0.75, as does any transposition in a word of four letters; FORMAT and FROM 0.6.
 _ALIKE = 0.74

@@ -320,8 +320,10 @@ def _by_length(spec: exp.Expr, order: Order, types: list[SqlType]) -> tuple[exp.
         made.set(which, exp.Literal.number(length))
     ((by, down, nulls_first),) = order
     value = Typed(by, types[0])
-    number = call("WHOLE_DAYS", by) if by_day else call("UNIX_MICROS", converted(value, t.TIMESTAMP).expression)
-    return made, ((number, down, nulls_first),), [t.BIGINT]
+    if by_day:
+        return made, ((call("WHOLE_DAYS", by), down, nulls_first),), [t.BIGINT]
+    micros = Typed(call("UNIX_MICROS", converted(value, t.TIMESTAMP).expression), t.BIGINT)
+    return made, ((_without_end(micros), down, nulls_first),), [t.BIGINT]
 
 
 def _place(bound: str) -> float:

@@ -29,9 +29,10 @@ from strandline.jobs.query.clauses.from_clause import Context, check_reads, read
 from strandline.jobs.query.clauses.quarantine import guarded_query
 from strandline.jobs.query.clauses.set_operations import read_set_operation
 from strandline.jobs.query.clauses.time_joins import lookups_only
+from strandline.jobs.query.clock import asks, with_moment, with_ticks
 from strandline.jobs.query.desugar import first_rows, has_first_rows, without_brackets, without_filtering_joins
 from strandline.jobs.query.logical import NestedFound, OrderItem, PullQuery, Query, outputs_of
-from strandline.jobs.query.pulled import Unnamed, order_items, set_order, shown_item, with_clock
+from strandline.jobs.query.pulled import Unnamed, order_items, set_order, shown_item
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.from_text import parse_query
 
@@ -58,7 +59,10 @@ def read_query(
     """
     frozen = kind == "stream" or semantics == "ksql"
     context = Context(catalog, semantics, kind, read_tree, frozen=frozen, strict=strict)
-    return read_tree(attach(tree, catalog.functions), context)
+    tree = attach(tree, catalog.functions)
+    if asks(tree):
+        tree = with_ticks(tree.copy(), _columns_read(tree, catalog, {}), catalog, rows_change=kind is None)
+    return read_tree(tree, context)
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
@@ -127,7 +131,7 @@ def read_pull(
     """
     tree = attach(tree.copy(), catalog.functions)
     if moment is not None:
-        tree = with_clock(tree, _columns_read(tree, catalog, beside), moment, unnamed)
+        tree = with_moment(tree, _columns_read(tree, catalog, beside), moment, unnamed)
     _check_asked_once(tree)
     nested = NestedFound()
     context = Context(catalog, "sql", None, read_tree, nested=nested, unnamed=unnamed, beside=beside)
@@ -148,7 +152,7 @@ def read_pull(
     return PullQuery(block, shown, order, offset, nested.queries)
 
 
-def _columns_read(tree: exp.Query, catalog: Catalog, beside: Mapping[str, Relation]) -> set[str]:
+def _columns_read(tree: exp.Expr, catalog: Catalog, beside: Mapping[str, Relation]) -> set[str]:
     """The columns of all relations that a query names."""
     named = {table.name for table in tree.find_all(exp.Table)}
     found = [relation_of(each) for each in map(catalog.find, named) if isinstance(each, Source | View)]

@@ -19,11 +19,11 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, times_interval
+from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
 from strandline.jobs.query.expressions.scope import Infer, Typed, binary
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.intervals import IntervalNode
-from strandline.jobs.sql.trees import call
 
 MICROS: Mapping[str, int] = {
     "MICROSECOND": 1,
@@ -80,7 +80,7 @@ def length(node: exp.Expr, typed: Infer) -> Typed | None:
     if product is not None:
         number, interval = product
         made = typed(exp.Mul(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(_micros(interval))))
-        rounded = typed(call("ROUND", made.expression)) if made.type.base not in _WHOLE else made
+        rounded = called("ROUND", made) if made.type.base not in _WHOLE else made
         return converted(rounded, t.BIGINT)
     return _difference(bare, typed) if isinstance(bare, exp.Sub) else None
 
@@ -158,7 +158,7 @@ def _difference(node: exp.Sub, typed: Infer) -> Typed | None:
 
 
 def _micros_of(value: Typed) -> Typed:
-    return Typed(call("UNIX_MICROS", converted(value, t.TIMESTAMP).expression), t.BIGINT)
+    return called("UNIX_MICROS", converted(value, t.TIMESTAMP))
 
 
 # DATE_DIFF counts the ends of units that lie between two times, TIMESTAMPDIFF the units that have passed.
@@ -178,9 +178,9 @@ def date_diff(node: exp.Anonymous, typed: Infer) -> Typed:
     """
     if len(node.expressions) == 2:
         later, earlier = (_time(each, node, typed) for each in node.expressions)
-        return _ends_between("DAY", earlier, later, typed)
+        return _ends_between("DAY", earlier, later)
     unit, earlier, later = _unit_and_times(node, typed)
-    return _ends_between(unit, earlier, later, typed)
+    return _ends_between(unit, earlier, later)
 
 
 def passed(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -189,8 +189,9 @@ def passed(node: exp.Anonymous, typed: Infer) -> Typed:
     if unit in MICROS:
         between_them = arithmetic(exp.Sub, _micros_of(later), _micros_of(earlier))
         return arithmetic(exp.Div, _inside(between_them), _whole(MICROS[unit]))
-    months = _ends_between("MONTH", earlier, later, typed).expression
-    first, second = (_into_month(each, typed) for each in (earlier, later))
+    between_them = _ends_between("MONTH", earlier, later)
+    months = between_them.expression
+    first, second = (_into_month(each).expression for each in (earlier, later))
     zero, one = exp.Literal.number(0), exp.Literal.number(1)
     forwards = exp.And(
         this=exp.GT(this=months.copy(), expression=zero), expression=exp.LT(this=second, expression=first)
@@ -203,26 +204,26 @@ def passed(node: exp.Anonymous, typed: Infer) -> Typed:
         ifs=[exp.If(this=forwards, true=one), exp.If(this=backwards, true=exp.Neg(this=one.copy()))],
         default=zero.copy(),
     )
-    full = typed(exp.Sub(this=exp.Paren(this=months.copy()), expression=not_full))
-    return arithmetic(exp.Div, _inside(converted(full, t.BIGINT)), _whole(_MONTHS[unit]))
+    full = arithmetic(exp.Sub, _inside(between_them), Typed(not_full, t.INT))
+    return arithmetic(exp.Div, _inside(full), _whole(_MONTHS[unit]))
 
 
-def _into_month(value: Typed, typed: Infer) -> exp.Expression:
+def _into_month(value: Typed) -> Typed:
     """Microseconds since the month began."""
-    began = typed(call("BEGIN_OF_UNIT", exp.Literal.string("MONTH"), value.expression))
-    return arithmetic(exp.Sub, _micros_of(value), _micros_of(began)).expression
+    began = called("BEGIN_OF_UNIT", _text_value("MONTH"), value)
+    return arithmetic(exp.Sub, _micros_of(value), _micros_of(began))
 
 
-def _ends_between(unit: str, earlier: Typed, later: Typed, typed: Infer) -> Typed:
-    numbers = [_number_of(unit, each, typed) for each in (later, earlier)]
+def _ends_between(unit: str, earlier: Typed, later: Typed) -> Typed:
+    numbers = [_number_of(unit, each) for each in (later, earlier)]
     return converted(arithmetic(exp.Sub, *map(_inside, numbers)), t.BIGINT)
 
 
-def _number_of(unit: str, value: Typed, typed: Infer) -> Typed:
+def _number_of(unit: str, value: Typed) -> Typed:
     """The number of the unit that a time lies in."""
     if unit in _MONTHS:
         year, part = (
-            converted(typed(call("PART_OF_DATE", exp.Literal.string(each), value.expression)), t.BIGINT)
+            converted(called("PART_OF_DATE", _text_value(each), value), t.BIGINT)
             for each in ("YEAR", "MONTH" if unit == "MONTH" else "QUARTER")
         )
         if unit == "YEAR":
@@ -231,8 +232,8 @@ def _number_of(unit: str, value: Typed, typed: Infer) -> Typed:
     if unit == "MICROSECOND":
         return _micros_of(value)
     if unit == "MILLISECOND":
-        return Typed(call("UNIX_TIMESTAMP", value.expression), t.BIGINT)
-    began = typed(call("BEGIN_OF_UNIT", exp.Literal.string(unit), value.expression))
+        return called("UNIX_TIMESTAMP", value)
+    began = called("BEGIN_OF_UNIT", _text_value(unit), value)
     # 1970 began within a week: from one Monday to the next there are whole weeks, whichever is counted from.
     shift = _whole(MICROS["DAY"] * 3 if unit == "WEEK" else 0)
     return arithmetic(exp.Div, _inside(arithmetic(exp.Add, _micros_of(began), shift)), _whole(MICROS[unit]))
@@ -259,6 +260,10 @@ def _unit_and_times(node: exp.Anonymous, typed: Infer) -> tuple[str, Typed, Type
 
 def _text(node: exp.Expr) -> str | None:
     return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def _text_value(text: str) -> Typed:
+    return literal(exp.Literal.string(text))
 
 
 def _time(node: exp.Expr, around: exp.Anonymous, typed: Infer) -> Typed:

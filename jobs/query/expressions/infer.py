@@ -10,14 +10,14 @@ An elaborated expression means the same to Spark and DuckDB whatever the types; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from sqlglot import exp
 
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.functions.python.declared import function_at, scalar_of
 from strandline.jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
-from strandline.jobs.functions.scalars.contract import TOTAL, Scalar, common
+from strandline.jobs.functions.scalars.contract import TOTAL, common
 from strandline.jobs.functions.scalars.decimals import is_wide
 from strandline.jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from strandline.jobs.model import types as t
@@ -32,11 +32,11 @@ from strandline.jobs.query.expressions.arithmetic import (
     shifted,
     with_interval,
 )
+from strandline.jobs.query.expressions.calls import call_of
 from strandline.jobs.query.expressions.casts import asked, converted, is_asked, widened
-from strandline.jobs.query.expressions.coercion import together
 from strandline.jobs.query.expressions.comparisons import CONDITIONS
 from strandline.jobs.query.expressions.durations import no_value
-from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, higher_order, is_constant
+from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, higher_order
 from strandline.jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
 from strandline.jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
@@ -156,23 +156,11 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     scalar = scalar_of(written) if written is not None else find(name)
     if scalar is None:
         raise _unknown_function(node)
-    arguments = [typed(argument) for argument in node.expressions]
-    if scalar.alike:
-        arguments = together(arguments)
-    scalar = _for_types(scalar, arguments)
-    wanted, result = scalar.signature(name, tuple(a.type for a in arguments))
-    parts = [widened(a, sql_type).expression for a, sql_type in zip(arguments, wanted, strict=True)]
-    for index in scalar.constant:
-        if index < len(parts) and not is_constant(parts[index]):
-            raise InvalidQuery(f"argument {index + 1} of {name} must be a constant, not {sql_of(parts[index])}")
-    if scalar.check is not None:
-        scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
-    made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
-    if scalar.name == "ABS":
-        made = _magnitude(made, result)
+    found = call_of(scalar, name, [typed(argument) for argument in node.expressions])
     if written is not None:
-        made.meta.update(node.meta)  # so that `function_at` finds it when this is elaborated again
-    return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
+        found.expression.meta.update(node.meta)  # so that `function_at` finds it when this is elaborated again
+    made = found.expression
+    return Typed(_magnitude(made, found.type), found.type) if made.name == "ABS" else found
 
 
 def _magnitude(made: exp.Expression, sql_type: t.SqlType) -> exp.Expression:
@@ -182,12 +170,6 @@ def _magnitude(made: exp.Expression, sql_type: t.SqlType) -> exp.Expression:
     if sql_type.base in (BaseType.DECIMAL, BaseType.DOUBLE):
         made.meta[TOTAL] = True
     return made
-
-
-def _for_types(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
-    """The function, or the one that replaces it for arguments of that type."""
-    base = next((each.type.base for each in arguments if each.type.base is not BaseType.NULL), BaseType.NULL)
-    return find(dict(scalar.instead).get(base, "")) or scalar
 
 
 def _unknown_function(node: exp.Anonymous) -> SqlError:

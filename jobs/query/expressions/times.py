@@ -13,6 +13,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal
+from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
 from strandline.jobs.query.expressions.durations import extracted_of_length, is_length, unit_of
 from strandline.jobs.query.expressions.scope import Infer, Typed
@@ -61,16 +62,16 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     if part not in DATE_PARTS:
         raise InvalidQuery(f"EXTRACT has no part {part}", hint=f"one of {', '.join(DATE_PARTS)}")
     if value.type.base is BaseType.TIME:
-        return _of_time(part, value, typed)
+        return _of_time(part, value)
     if value.type.base is BaseType.DATE:
         value = converted(value, t.TIMESTAMP)
     if value.type.base is not BaseType.TIMESTAMP:
         raise TypeMismatch(f"EXTRACT takes a DATE, TIME or TIMESTAMP, not {value.type}")
     if part == _SECONDS:
-        second = typed(call("BEGIN_OF_UNIT", exp.Literal.string("SECOND"), value.expression))
-        millis = Typed(call("UNIX_TIMESTAMP", second.expression), t.BIGINT)
+        second = called("BEGIN_OF_UNIT", _text("SECOND"), value)
+        millis = called("UNIX_TIMESTAMP", second)
         return arithmetic(exp.Div, millis, _whole(1_000))
-    return typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression))
+    return called("PART_OF_DATE", _text(part), value)
 
 
 def truncated(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -94,7 +95,7 @@ def truncated(node: exp.Anonymous, typed: Infer) -> Typed:
         value = converted(value, t.TIMESTAMP)
     if value.type.base is not BaseType.TIMESTAMP:
         raise TypeMismatch(f"{node.name} takes a DATE or TIMESTAMP, not {value.type}")
-    made = typed(call("BEGIN_OF_UNIT", exp.Literal.string(unit), value.expression))
+    made = called("BEGIN_OF_UNIT", _text(unit), value)
     return converted(made, t.DATE) if is_date and kept else made
 
 
@@ -135,8 +136,7 @@ def binned(node: exp.Anonymous, typed: Infer) -> Typed:
     if value.type.base is BaseType.DATE:
         value = converted(value, t.TIMESTAMP)
     micros = (origin - _EPOCH) // dt.timedelta(microseconds=1)
-    numbers = [converted(_whole(each), t.BIGINT).expression for each in (milliseconds * 1000, micros)]
-    return typed(call("BEGIN_OF_BIN", value.expression, *numbers))
+    return called("BEGIN_OF_BIN", value, *(_whole(each) for each in (milliseconds * 1000, micros)))
 
 
 # TimescaleDB's and DuckDB's: a Monday, so that weeks begin on one.
@@ -202,14 +202,18 @@ PLAIN_TIMES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
 """The rewrite of each function of other dialects that is a shorter form of one of the language's, by name."""
 
 
-def _of_time(part: str, value: Typed, typed: Infer) -> Typed:
+def _of_time(part: str, value: Typed) -> Typed:
     if part not in PARTS_OF_TIME:
         raise InvalidQuery(f"a TIME has no {part}", hint=f"one of {', '.join(PARTS_OF_TIME)}")
-    return typed(call("PART_OF_TIME", exp.Literal.string(part), value.expression))
+    return called("PART_OF_TIME", _text(part), value)
 
 
 def _whole(number: int) -> Typed:
     return literal(exp.Literal(this=str(number), is_string=False))
+
+
+def _text(text: str) -> Typed:
+    return literal(exp.Literal.string(text))
 
 
 # PostgreSQL's functions of time, elaborated into the language's.
@@ -278,7 +282,7 @@ def _of_seconds(seconds: exp.Expr, typed: Infer) -> Typed:
     whole = millis if value.type.base in (BaseType.INT, BaseType.BIGINT) else call("ROUND", millis)
     if value.type.base is BaseType.INT:
         whole = exp.Mul(this=exp.cast(seconds.copy(), "bigint"), expression=exp.Literal.number(1000))
-    return typed(call("FROM_UNIXTIME", converted(typed(whole), t.BIGINT).expression))
+    return called("FROM_UNIXTIME", converted(typed(whole), t.BIGINT))
 
 
 def _formatted(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -309,7 +313,7 @@ def _zoned(node: exp.Anonymous, typed: Infer) -> Typed:
         raise TypeMismatch(f"AT TIME ZONE takes a TIMESTAMP, not {found.type}")
     utc = exp.Literal.string("UTC")
     ends = (zone, utc) if _is_of_a_clock(value) else (utc, zone)
-    return typed(call("CONVERT_TZ", found.expression, *ends))
+    return called("CONVERT_TZ", found, *map(typed, ends))
 
 
 def _is_of_a_clock(node: exp.Expr) -> bool:

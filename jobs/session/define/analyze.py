@@ -7,6 +7,8 @@ from dataclasses import replace
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Definition, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
+from strandline.jobs.model.options import TICK
+from strandline.jobs.query.clock import clock_of
 from strandline.jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
 from strandline.jobs.session.define.constants import check_constants
 from strandline.jobs.session.define.insert import insert_query_of
@@ -95,10 +97,30 @@ def _check_new(statement: CreateSource | CreateView, made: Source | View, catalo
     """Check what is asked of new definitions alone: a file with those that are there is applied again as it is."""
     if isinstance(statement, CreateSource):
         check_new_columns(statement.columns)
+        _check_only_clock(made, catalog)
     elif isinstance(made, View):
         check_new(statement, made, catalog)
         if made.maintenance.errors != "null":
             check_constants(statement.query)
+
+
+def _check_only_clock(made: Source | View, catalog: Catalog) -> None:
+    """Check that a table with ticks is the only one: NOW() in a view means one time.
+
+    Raises:
+        InvalidQuery: there is another, or the statement says that others write its topic.
+    """
+    if not isinstance(made, Source) or TICK not in made.options:
+        return
+    known = clock_of(catalog)
+    if known is not None:
+        hint = "one clock serves all views of a lake"
+        raise InvalidQuery(sentence("'{}' is the clock of this lake", Name(known.name)), hint=hint)
+    if made.read_only:
+        raise InvalidQuery(
+            sentence("'{}' is a SOURCE: nothing of ours writes it, so it has no TICK", Name(made.name)),
+            hint="CREATE TABLE",
+        )
 
 
 def _gets_columns(existing: View, statement: CreateView, catalog: Catalog) -> bool:

@@ -10,9 +10,10 @@ from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
 from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
-from strandline.jobs.model.options import NO_END, RETENTION_OPTIONS
+from strandline.jobs.model.options import NO_END, RETENTION_OPTIONS, TICK
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.session.define.allowed_options import allowed, error
+from strandline.jobs.sql.intervals import interval_of
 from strandline.jobs.sql.syntax import Option
 
 _SOURCE_OPTIONS = (
@@ -25,6 +26,7 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
+    TICK,
     *RETENTION_OPTIONS,
     *NULLABLE_OPTIONS.values(),
 )
@@ -33,6 +35,8 @@ _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 # Kafka's own limits are far higher; above this a number is a typing error, and each partition costs a file.
 _MOST_PARTITIONS = 10_000
+_LEAST_TICK = 1_000
+"""A run looks at its clock once a second."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     if "VALUE_DELIMITER" in given:
         other["VALUE_DELIMITER"] = delimiter_of(given["VALUE_DELIMITER"], value_format)
     other |= kept_rows(given)
+    if TICK in given:
+        other[TICK] = _tick(given[TICK], columns)
     if topic is not None:
         check_topic(topic)
     timestamp, pattern = time_options(given, columns)
@@ -229,6 +235,21 @@ def _kept(option: Option) -> str:
         what = f"{option.name} is a whole number above 0, or {NO_END} for no end, not '{option.value}'"
         raise error(OptionRefused, option, what)
     return option.value
+
+
+def _tick(option: Option, columns: tuple[Column, ...]) -> str:
+    """The milliseconds between two ticks of a clock: the table of one whole number, its key, and one time."""
+    found = interval_of(option.value)
+    months, length = found.parts if found is not None else (0, 0)
+    if months or length < _LEAST_TICK:
+        what = f"{option.name} is a length of time from a second on, not '{option.value}'"
+        raise error(OptionRefused, option, what, "TICK = '1 MINUTE'")
+    keys = [each.type.base for each in columns if each.key]
+    others = [each.type.base for each in columns if not each.key]
+    if others != [BaseType.TIMESTAMP] or len(keys) != 1 or keys[0] not in (BaseType.INT, BaseType.BIGINT):
+        what = f"{option.name} is for a table of a key, INT or BIGINT, and a TIMESTAMP"
+        raise error(OptionRefused, option, what, "CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP)")
+    return str(length)
 
 
 def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str | None:

@@ -9,8 +9,9 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.query.clauses.read import read_pull
+from strandline.jobs.query.clock import with_moment
 from strandline.jobs.query.logical import Block, OrderItem, PullQuery
-from strandline.jobs.query.pulled import column_name, with_clock
+from strandline.jobs.query.pulled import column_name
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.from_text import parse_query
 from strandline.state_store.layout import Lake
@@ -238,7 +239,7 @@ def test_the_clock_of_ksqldb_is_the_moment_of_the_query() -> None:
     """As NOW() is; with an argument the names are functions of it."""
     moment = dt.datetime(2024, 2, 29, 12, 0, 0, 5999, tzinfo=dt.UTC)
     text = "SELECT UNIX_TIMESTAMP() AS a, UNIX_DATE() AS b, UNIX_DATE(CAST('1970-01-02' AS DATE)) AS c FROM s"
-    tree = with_clock(parse_query(text), (), moment, "ksql")
+    tree = with_moment(parse_query(text), (), moment, "ksql")
     values = [each.this.sql() for each in tree.selects]
     assert values[:2] == ["CAST('1709208000005' AS BIGINT)", "CAST('19782' AS INT)"]
     assert "1709208000005" not in values[2]

@@ -103,7 +103,9 @@ def records(settings: Settings, lake: Lake) -> list[tuple[bytes | None, bytes | 
 
 def test_a_column_that_is_not_null_is_given_in_every_row(session: Interpreter, lake: Lake) -> None:
     run(session, "CREATE TABLE z (id INT NOT NULL PRIMARY KEY, n INT NOT NULL, s VARCHAR);")
-    assert [each.required for each in Catalog(lake).get("z").columns] == [True, True, False]
+    stored = Catalog(lake).get("z")
+    assert isinstance(stored, Source)
+    assert [each.required for each in stored.columns] == [True, True, False]
     for values in ("(id, s) VALUES (1, 'a')", "VALUES (1, 2, 'a'), (2, NULL, 'b')"):
         with pytest.raises(TypeMismatch, match="'n' is NOT NULL"):
             run(session, f"INSERT INTO z {values}")

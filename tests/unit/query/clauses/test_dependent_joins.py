@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from strandline.jobs.model.definitions import View
+from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
@@ -66,7 +66,9 @@ def test_a_view_is_what_duckdb_answers(query: str, db: duckdb.DuckDBPyConnection
     try:
         for _ in range(_EPOCHS):
             for name in ("t", "u"):
-                columns = [each.name for each in catalog.get(name).columns]
+                source = catalog.get(name)
+                assert isinstance(source, Source)
+                columns = [each.name for each in source.columns]
                 rows = []
                 for _ in range(pick.randint(2, 6)):
                     values = (pick.randint(1, 9), pick.choice([None, "a", "b"]), pick.choice([None, 0, 1, 2, 3, 4]))

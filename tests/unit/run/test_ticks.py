@@ -1,0 +1,35 @@
+"""A run writes the time to the clock of its lake: rows leave the views that ask for it, and recomputations agree."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from strandline.jobs.model.settings import Settings
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import Lake
+from tests.support.altered_lake import rows
+from tests.support.invariants import assert_correct
+
+DAY = """
+CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 HOUR');
+CREATE STREAM visits (id INT KEY, at TIMESTAMP);
+CREATE MATERIALIZED VIEW day AS SELECT id, at FROM visits WHERE at > NOW() - INTERVAL '1' DAY;
+CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM day;
+INSERT INTO visits VALUES (1, '2024-05-01T10:00'), (2, '2024-05-02T10:00'), (3, '2024-05-02T12:00');
+"""
+
+
+def test_rows_leave_when_their_time_is_over(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    list(Interpreter(settings, "shop").run(DAY))
+    found = []
+    for hours in (0, 23, 25):
+        now = datetime(2024, 5, 2, 10, 30, tzinfo=UTC) + timedelta(hours=hours)
+        monkeypatch.setattr("strandline.jobs.ingest.ticks.utc_now", lambda now=now: now)
+        drain(settings, "shop")
+        assert_correct(lake, "shop")
+        assert [row[1] for row in rows(lake, "clock")] == [now]
+        found.append((sorted(row[0] for row in rows(lake, "day")), rows(lake, "counted")))
+    assert found == [([2, 3], [(2,)]), ([2, 3], [(2,)]), ([3], [(1,)])]
