@@ -158,7 +158,7 @@ def without_ownership(options: Mapping[str, str]) -> dict[str, str]:
 #
 # -1 stands for no end, as in Kafka. No row of a view depends on them: what was counted of an event stays counted.
 
-TICK: Final = "TICK"
+TICK: Final = "TICK_EVERY"
 """The option of a table that makes it the clock of its lake: how often the time is written there, in milliseconds."""
 RETENTION_OPTIONS: Final = ("RETENTION_MS", "RETENTION_BYTES")
 NO_END: Final = -1

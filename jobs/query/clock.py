@@ -3,7 +3,7 @@
 In a pull query they are the moment at which the query was read, the same one in all its parts. A view gives the same
 rows of the same tables whenever it is computed, so there they are the time that the lake's clock has, a table:
 
-    CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 MINUTE');
+    CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 MINUTE');
     SELECT … WHERE at > NOW() - INTERVAL '1' DAY
     SELECT … WHERE at > (SELECT MAX(now) FROM clock) - INTERVAL '1' DAY
 
@@ -52,7 +52,7 @@ _OF_VALUES: Final = {"UNIX_TIMESTAMP": "timestamp", "UNIX_DATE": "date"}
 """Those that with an argument are functions of it, as in ksqlDB, and the type of that."""
 _WORDS: Final = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME")
 """Those that stand without brackets."""
-NEEDED: Final = "CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 MINUTE')"
+NEEDED: Final = "CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 MINUTE')"
 """What a lake needs for NOW() in a view."""
 E = TypeVar("E", bound=exp.Expr)
 

@@ -118,7 +118,7 @@ def _check_only_clock(made: Source | View, catalog: Catalog) -> None:
         raise InvalidQuery(sentence("'{}' is the clock of this lake", Name(known.name)), hint=hint)
     if made.read_only:
         raise InvalidQuery(
-            sentence("'{}' is a SOURCE: nothing of ours writes it, so it has no TICK", Name(made.name)),
+            sentence("'{}' is a SOURCE: nothing of ours writes it, so it has no TICK_EVERY", Name(made.name)),
             hint="CREATE TABLE",
         )
 

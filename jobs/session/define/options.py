@@ -243,7 +243,7 @@ def _tick(option: Option, columns: tuple[Column, ...]) -> str:
     months, length = found.parts if found is not None else (0, 0)
     if months or length < _LEAST_TICK:
         what = f"{option.name} is a length of time from a second on, not '{option.value}'"
-        raise error(OptionRefused, option, what, "TICK = '1 MINUTE'")
+        raise error(OptionRefused, option, what, "TICK_EVERY = '1 MINUTE'")
     keys = [each.type.base for each in columns if each.key]
     others = [each.type.base for each in columns if not each.key]
     if others != [BaseType.TIMESTAMP] or len(keys) != 1 or keys[0] not in (BaseType.INT, BaseType.BIGINT):

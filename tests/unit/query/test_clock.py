@@ -15,7 +15,7 @@ from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
 from tests.support.memory_catalog import MemoryCatalog
 
-CLOCK = "CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 MINUTE');"
+CLOCK = "CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 MINUTE');"
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, a INT, at TIMESTAMP);"
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 QUERIES = (
@@ -72,7 +72,7 @@ def test_the_clock_is_among_the_inputs_of_the_view() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("CREATE MATERIALIZED VIEW v AS SELECT NOW() AS n FROM t;", InvalidQuery, "WITH .TICK = '1 MINUTE'"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT NOW() AS n FROM t;", InvalidQuery, "WITH .TICK_EVERY = '1 MINUTE'"),
         (f"{CLOCK} CREATE STREAM s (a INT); CREATE STREAM v AS SELECT NOW() AS n FROM s;", NotSupported, "leave by"),
         (
             f"{CLOCK} CREATE MATERIALIZED VIEW v AS SELECT CURRENT_TIME AS n FROM t;",
@@ -81,13 +81,21 @@ def test_the_clock_is_among_the_inputs_of_the_view() -> None:
         ),
         (f"{CLOCK} {CLOCK.replace('clock', 'watch')}", InvalidQuery, "'clock' is the clock"),
         (
-            "CREATE TABLE c (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 MONTH');",
+            "CREATE TABLE c (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 MONTH');",
             OptionRefused,
             "length of time",
         ),
-        ("CREATE TABLE c (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '10');", OptionRefused, "length of time"),
-        ("CREATE TABLE c (id INT PRIMARY KEY, a INT) WITH (TICK = '1 DAY');", OptionRefused, "a TIMESTAMP"),
-        ("CREATE SOURCE TABLE c (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 DAY');", InvalidQuery, "SOURCE"),
+        (
+            "CREATE TABLE c (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '10');",
+            OptionRefused,
+            "length of time",
+        ),
+        ("CREATE TABLE c (id INT PRIMARY KEY, a INT) WITH (TICK_EVERY = '1 DAY');", OptionRefused, "a TIMESTAMP"),
+        (
+            "CREATE SOURCE TABLE c (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 DAY');",
+            InvalidQuery,
+            "SOURCE",
+        ),
     ],
 )
 def test_what_is_no_clock(text: str, error: type[SqlError], message: str) -> None:

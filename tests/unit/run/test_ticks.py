@@ -14,7 +14,7 @@ from tests.support.altered_lake import rows
 from tests.support.invariants import assert_correct
 
 DAY = """
-CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK = '1 HOUR');
+CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 HOUR');
 CREATE STREAM visits (id INT KEY, at TIMESTAMP);
 CREATE MATERIALIZED VIEW day AS SELECT id, at FROM visits WHERE at > NOW() - INTERVAL '1' DAY;
 CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM day;
