@@ -101,14 +101,19 @@ def apply(
 def run(
     what: Annotated[str, typer.Argument(metavar="FILE.sql|PIPELINE", help="a file is applied first")],
     mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="while another process runs it, wait, and go on when that is gone")
+    ] = False,
 ) -> None:
     """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
     from strandline.jobs.cli.name_map import name_map_in
 
+    if standby and mode is Mode.DRAIN:
+        raise typer.BadParameter("--standby is for a run that goes on: --mode continuous")
     with exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
-        report, code = _run(settings, pipeline, mode)
+        report, code = _run(settings, pipeline, mode, standby=standby)
         name_map = name_map_in(settings)
         say(_summary(report, name_map))
         for wrong in report.held.values():
@@ -246,7 +251,7 @@ def _summary(report: RunReport, name_map: NameMap) -> str:
     return "\n".join(lines)
 
 
-def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]:
+def _run(settings: Settings, pipeline: str, mode: Mode, *, standby: bool = False) -> tuple[RunReport, int]:
     """Run a pipeline, and show how it goes on; its report and the exit code."""
     from strandline.jobs.cli.exits import stopped_by_signal
     from strandline.jobs.cli.steps import shown
@@ -259,7 +264,7 @@ def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]
     with stopped_by_signal() as stop, shown(outlook(settings, pipeline)) as watch:
         if mode is Mode.DRAIN:
             return jobs_pipeline.drain(settings, pipeline, stop=stop, watch=watch), stop.code
-        report = jobs_pipeline.follow(settings, pipeline, stop, watch=watch)
+        report = jobs_pipeline.follow(settings, pipeline, stop, watch=watch, standby=standby)
         # SIGTERM is how a continuous run is ended by those who started it.
         return report, stop.code if stop.code == INTERRUPTED else 0
 

@@ -36,6 +36,7 @@ from pydantic_settings import (
 
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.paths import Location
+from strandline.state_store.storage.lease import LEASE_SECONDS
 from strandline.state_store.storage.open import StorageOptions, lake_path
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 
@@ -93,6 +94,8 @@ class StorageSettings(_Section):
     allow_http: bool = False
     virtual_hosted_style: bool = False
     patience_seconds: float = Field(default=StorageOptions.patience_seconds, gt=0)
+    # Below five seconds one slow request loses it.
+    lease_seconds: float = Field(default=LEASE_SECONDS, ge=5, description="of a writer's lock on an object store")
 
     def options(self) -> StorageOptions:
         """Convert the settings to the store's options."""
@@ -101,7 +104,8 @@ class StorageSettings(_Section):
             for name in ("secret_access_key", "session_token")
             if (secret := getattr(self, name)) is not None
         }
-        return StorageOptions(**{**dict(self), **secrets})
+        of_options = {name: value for name, value in dict(self).items() if name != "lease_seconds"}
+        return StorageOptions(**{**of_options, **secrets})
 
 
 class SparkSettings(_Section):

@@ -135,10 +135,10 @@ class PipelineMetrics:
 
     @property
     def readiness(self) -> str:
-        """`ready` once all views were refreshed; before, and when the run is over, what it is at."""
+        """`ready` once all views were refreshed; `standby` before the run has the lock; else what it is at."""
         stream = self._stream
         if stream is None:
-            return "waiting for the lock" if self._beat is None else "ended"
+            return "standby" if self._beat is None else "ended"
         return "ready" if stream.refreshed is not None else "starting"
 
     def collect(self) -> Iterator[Metric]:
@@ -273,7 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(503 if silent else 200, b"no heartbeat\n" if silent else b"up\n")
             case "/ready":
                 readiness = metrics.readiness
-                self._answer(200 if readiness == "ready" else 503, f"{readiness}\n".encode())
+                # A standby that waits does all that it is there for.
+                self._answer(200 if readiness in ("ready", "standby") else 503, f"{readiness}\n".encode())
             case _:
                 self._answer(404, b"there are /metrics, /health and /ready\n")
 

@@ -21,7 +21,7 @@ from strandline.state_store.errors import WriterBusy
 from strandline.state_store.files import replace
 from strandline.state_store.lock import Process, WriterLock, process, writer_lock
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.lease import WriterLease, lease
+from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,11 @@ _GONE_WITHIN_SECONDS = 20.0
 
 
 @contextmanager
-def sole_writer(lake: Lake, pipeline: str, owner: str) -> Iterator[HeldLock]:
+def sole_writer(lake: Lake, pipeline: str, owner: str, lease_seconds: float = LEASE_SECONDS) -> Iterator[HeldLock]:
     """Hold the pipeline's writer's lock, with no JVM of a dead run left.
+
+    Args:
+        lease_seconds: on an object store, how long a dead holder's lock is still good.
 
     Raises:
         WriterBusy: another process writes the pipeline.
@@ -50,7 +53,7 @@ def sole_writer(lake: Lake, pipeline: str, owner: str) -> Iterator[HeldLock]:
     path = lake.lock(pipeline)
     if isinstance(path, Location):
         # A JVM commits nothing, the store does; and a lease ends with the driver that renews it.
-        with lease(path, owner) as held:
+        with lease(path, owner, lease_seconds) as held:
             yield held
         return
     with writer_lock(path, owner) as lock:

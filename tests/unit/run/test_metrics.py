@@ -109,7 +109,7 @@ def test_a_probe_is_told_whether_the_run_is_ready(settings: Settings) -> None:
     metrics = PipelineMetrics("shop")
     with answering(MetricsSettings(port=0), metrics) as port:
         assert _get(port, "/health") == (200, "up\n")
-        assert _get(port, "/ready") == (503, "waiting for the lock\n")
+        assert _get(port, "/ready") == (200, "standby\n")
         assert _get(port, "/else")[0] == 404
         stream: Any = type("Stream", (), {"settings": settings, "lake": Lake(settings.lake), "refreshed": None})()
         metrics.begun(stream)
