@@ -53,9 +53,11 @@ class Pair:
         self._log = log.open("ab")
         self._processes: list[subprocess.Popen[bytes]] = []
         self.events = 0
+        self._begun_at = 0
 
     def start(self) -> None:
         """Start one more process: it runs the pipeline, or waits for whoever does."""
+        self._begun_at = Path(self._log.name).stat().st_size
         command = [*self._command, "run", "shop", "--mode", "continuous", "--standby"]
         self._processes.append(subprocess.Popen(command, env=self._environment, stderr=self._log, stdout=self._log))
 
@@ -70,11 +72,9 @@ class Pair:
 
     def wait_for_standby(self) -> None:
         """Wait until the newest process has looked at the lock, and was told who has it."""
-        size = Path(self._log.name).stat().st_size
-        self._wait(
-            lambda: b"this one goes on in its place" in Path(self._log.name).read_bytes()[max(size - 4096, 0) :],
-            "no standby waits",
-        )
+        log = Path(self._log.name)
+        waits = b"this one goes on in its place"
+        self._wait(lambda: waits in log.read_bytes()[self._begun_at :], "no standby waits")
 
     def kill(self) -> None:
         """Kill the process that is at work."""
