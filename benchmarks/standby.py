@@ -31,8 +31,9 @@ CREATE TABLE totals AS SELECT id, COUNT(*) AS n, SUM(qty) AS qty FROM sales GROU
 """
 COMMAND = (sys.executable, "-m", "strandline.jobs.cli.main")
 _WITHOUT_JVM = """
-import time, strandline.jobs.run.spark
-strandline.jobs.run.spark.spark_session = lambda *_, **__: time.sleep(1e6)
+import time
+from strandline.jobs.run.session import Session
+Session._start = lambda _: time.sleep(1e6)
 from strandline.jobs.cli.main import main
 main()
 """
