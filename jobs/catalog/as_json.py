@@ -25,7 +25,12 @@ from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
 
 FORMAT = 2
-_LATER: Mapping[str, Any] = {"first_stage": View.first_stage, "columns_seen": {}, "added": Source.added}
+_LATER: Mapping[str, Any] = {
+    "first_stage": View.first_stage,
+    "columns_seen": {},
+    "added": Source.added,
+    "by_value": View.by_value,
+}
 """What the format was given later, with what most definitions have."""
 _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Function]] = {
     "source": Source,

@@ -107,6 +107,8 @@ class View:
         identity: of an `append` view, the columns that tell one row from another.
         first_stage: the number of its first inner stage. One that took the place of another definition goes on where
             that ended, so the tables of the two stand beside each other.
+        by_value: different values of its groups have rows of their own in inner stages. A view of before goes on with
+            the arrays that it has.
     """
 
     name: str
@@ -125,6 +127,7 @@ class View:
     identity: tuple[str, ...] = ("_partition", "_offset")
     first_stage: int = 1
     columns_seen: dict[str, int] = field(default_factory=dict)
+    by_value: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -215,5 +218,5 @@ def _meaning(definition: Definition) -> Definition:
     if isinstance(definition, Source):
         return replace(definition, sql="", pipeline="", added=Source.added)
     if isinstance(definition, View):
-        definition = replace(definition, first_stage=View.first_stage)
+        definition = replace(definition, first_stage=View.first_stage, by_value=View.by_value)
     return replace(definition, sql="", pipeline="", query="", columns_seen={})  # the fingerprint stands for its meaning

@@ -213,6 +213,11 @@ class SessionWindow:
     clock: str
 
 
+PART = "__part"
+"""A column of the body of an aggregate: 0 in a row of the groups, from 1 on in one that is a value of a group, which an
+inner stage keeps. Only the former count as rows of the group."""
+
+
 @dataclass(frozen=True)
 class AggregateStage:
     """GROUP BY: one row per group.

@@ -5,7 +5,8 @@
 
 It is linear: a retraction is added as an insertion is, with the opposite sign, so the counts never need the group's
 rows again. It holds every different value of a group in one row of the stage's table, and merging sorts it: some six
-microseconds for each value of a touched group.
+microseconds for each value of a touched group. What can be made of the values one by one has them in rows of their own
+instead (`jobs.ivm.plan.by_value`).
 
 An item is (v, n, at): the value, how often it is there, and its place in the order of events. A bag is either *by
 place* (a value that came in two events is two items) or by value alone; `at` is then the first of its places, for
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
@@ -194,6 +196,52 @@ class Mode(_OfValues):
         item = self.accumulator(call).args[0]
         return engine.field(engine.get(engine.sort_by(kept, "__each", key, item), "1"), "v")
 
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        types = (*call.argument_types, BIGINT)
+        return replace(call, function=MostFrequent.name, arguments=(*values, count), argument_types=types)
+
+
+class MostFrequent(AggregateFunction):
+    """MODE over the different values of a group, with how often each is there. No call of a query is bound to it.
+
+    When the most frequent value becomes less frequent, the group is computed again, from its values.
+    """
+
+    name = "MODE OF VALUES"
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        raise TypeMismatch("MODE takes one argument", hint="MODE(column)")
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("n", BIGINT), ("v", call.argument_types[0]))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        """NULL when no value came."""
+        value, count = changes.arguments
+        row = engine.struct([("n", count), ("v", value)])
+        return changes.came(engine.oldest(row, self._order(engine, call, value, count)))
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        a, b = (self._order(engine, call, engine.field(one, "v"), engine.field(one, "n")) for one in (old, new))
+        return f"CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL OR {a} < {b} THEN {old} ELSE {new} END"
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return engine.field(kept, "v")
+
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        return BIGINT
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        return changes.went(f"MAX({changes.arguments[1]})")
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        return f"COALESCE({lost} >= {engine.field(merged, 'n')}, {lost} IS NOT NULL)"
+
+    def _order(self, engine: Engine, call: AggregateCall, value: str, count: str) -> str:
+        return engine.struct([("n", f"-({count})"), ("v", comparable(engine, value, call.argument_types[0]))])
+
 
 class Percentile(_OfValues):
     """PERCENTILE_CONT(f) and PERCENTILE_DISC(f) WITHIN GROUP (ORDER BY x [DESC]), as in PostgreSQL.
@@ -341,6 +389,11 @@ class CountDistinct(_OverDistinct):
             return call.argument_types[0]
         return struct(*((f"v{number}", sql_type) for number, sql_type in enumerate(call.argument_types)))
 
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        return replace(call, function="COUNT", arguments=values, distinct=False)
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return f"COALESCE({engine.size(kept)}, 0)"
 
@@ -361,6 +414,13 @@ class AdditiveDistinct(_OverDistinct):
 
     def value_type(self, call: AggregateCall) -> SqlType:
         return call.argument_types[0]
+
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        # A sum of DOUBLE depends on the order in which its values came and went.
+        exact = self.plain.kept_type(call).base is not BaseType.DOUBLE
+        return replace(call, function=self.name, arguments=values, distinct=False) if exact else None
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         sql_type = self.plain.kept_type(call)
@@ -402,6 +462,11 @@ class WithDistinct(AggregateFunction):
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return self._of(call).result(engine, call, kept)
+
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        return self._of(call).of_values(call, values, count)
 
     def form(self, call: AggregateCall) -> int:
         return self._of(call).form(call)

@@ -137,6 +137,17 @@ class AggregateFunction(ABC):
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         """The visible value of an accumulator, of the call's type once cast. That of NULL is the value over no rows."""
 
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        """The call that gives the same over the different values of a group; None: it must see the rows themselves.
+
+        Args:
+            values: of each argument; none is NULL, and no two rows of a group have the same.
+            count: how many rows of the group have them.
+        """
+        return None
+
     def form(self, call: AggregateCall) -> int:
         """The number of the form in which the accumulator is stored: higher than of any that meant something else."""
         return 1

@@ -14,6 +14,7 @@ from strandline.jobs.functions.aggregates.bag import (
     Bits,
     CountDistinct,
     Mode,
+    MostFrequent,
     Percentile,
     WithDistinct,
 )
@@ -111,6 +112,10 @@ FUNCTIONS: Mapping[str, AggregateFunction] = _by_name(
     Extreme("ANY_VALUE", greatest=False),
 )
 
+_OF_VALUES: Mapping[str, AggregateFunction] = _by_name(MostFrequent())
+"""What functions become over the different values of a group (`AggregateFunction.of_values`), where that is none of
+`FUNCTIONS`."""
+
 KSQL_FUNCTIONS: Mapping[str, AggregateFunction] = {
     **FUNCTIONS,
     **_by_name(
@@ -130,5 +135,5 @@ def functions(semantics: Literal["sql", "ksql"]) -> Mapping[str, AggregateFuncti
 
 
 def function_of(call: AggregateCall) -> AggregateFunction:
-    """The function that maintains a bound call: one of these, or one that a user wrote."""
-    return FUNCTIONS.get(call.function) or CustomAggregate.bound(call)
+    """The function that maintains a bound call: one of these, one over their values, or one that a user wrote."""
+    return FUNCTIONS.get(call.function) or _OF_VALUES.get(call.function) or CustomAggregate.bound(call)

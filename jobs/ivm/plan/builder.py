@@ -15,7 +15,7 @@ from strandline.jobs.ivm.plan.map import map_stage, marked_stage
 from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, giving, named
 from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
-from strandline.jobs.model.options import Semantics, State
+from strandline.jobs.model.options import ErrorPolicy, Semantics, State
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
@@ -53,6 +53,8 @@ class Stages:
         notes: reasons, for EXPLAIN.
         offered: every stage that was made, also those in whose place an equal one stands.
         places: rows of tables keep time and place of their newest events, for a function that goes by these.
+        by_value: different values of a group have rows of their own (`jobs.ivm.plan.by_value`).
+        errors: what becomes of a row on which an expression fails.
     """
 
     view: str
@@ -65,6 +67,8 @@ class Stages:
     offered: list[Stage] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     places: bool = False
+    by_value: bool = True
+    errors: ErrorPolicy = "dead_letter"
     _known: dict[str, Relation] = field(default_factory=dict)
 
     def stored(self, query: Query) -> Relation:

@@ -17,6 +17,7 @@ from strandline.jobs.functions.aggregates.linear import NULL_BEYOND
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.ivm.plan.builder import Stages
+from strandline.jobs.ivm.plan.by_value import values_apart
 from strandline.jobs.ivm.plan.inputs import Unarranged, rows_of_block
 from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, named, number, of_relation
 from strandline.jobs.model import tables
@@ -137,7 +138,7 @@ def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> Agg
     parts = [_part(each, block, columns) for each in branches]
     if stages.semantics == "ksql" and len(branches) == 1 and not block.sets:
         parts, calls = _lasting(parts[0], calls)
-    return AggregateStage(
+    made = AggregateStage(
         table="",
         body=tuple(part.rows.core(part.outputs) for part in apart(parts)),
         group=group,
@@ -149,6 +150,7 @@ def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> Agg
         session=branches[0].session,
         late=late,
     )
+    return values_apart(made, stages)
 
 
 def _lasting(part: Selected, calls: tuple[AggregateCall, ...]) -> tuple[list[Selected], tuple[AggregateCall, ...]]:

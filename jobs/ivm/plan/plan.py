@@ -27,7 +27,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.options import Semantics, State, ViewOptions
+from strandline.jobs.model.options import ErrorPolicy, Semantics, State, ViewOptions
 from strandline.jobs.model.relation import COPY
 from strandline.jobs.model.stage import (
     AggregateCall,
@@ -52,7 +52,6 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Column
-    from strandline.jobs.model.options import ErrorPolicy
 
 
 def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
@@ -73,7 +72,14 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
         return _insert(definition, query_of(definition, catalog), target)
     options, query = definition.maintenance, query_of(definition, catalog)
     stages = Stages(
-        definition.name, stage_of_query, options.semantics, options.state, definition.pipeline, definition.first_stage
+        definition.name,
+        stage_of_query,
+        options.semantics,
+        options.state,
+        definition.pipeline,
+        definition.first_stage,
+        by_value=definition.by_value,
+        errors=options.errors,
     )
     made = stages.plan(query)
     if options.errors == "null" and options.state != "shared":
@@ -82,7 +88,13 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
 
 
 def plan_of_query(
-    name: str, query: Query, semantics: Semantics = "sql", state: State = "full", *, pipeline: str = ""
+    name: str,
+    query: Query,
+    semantics: Semantics = "sql",
+    state: State = "full",
+    *,
+    pipeline: str = "",
+    errors: ErrorPolicy = "dead_letter",
 ) -> Plan:
     """The stages that maintain `query` in the table `name`.
 
@@ -92,7 +104,7 @@ def plan_of_query(
     Raises:
         NotSupported: no stage can maintain it; the message says why.
     """
-    stages = Stages(name, stage_of_query, semantics, state, pipeline)
+    stages = Stages(name, stage_of_query, semantics, state, pipeline, errors=errors)
     return stages.plan(query)
 
 

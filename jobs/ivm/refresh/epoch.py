@@ -312,7 +312,8 @@ def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) ->
 def _reads_more_than_changes(stage: Stage) -> bool:
     match stage:
         case AggregateStage():
-            return stage.session is not None or bool(recomputed(stage)) or len(inputs_of(stage)) > 1
+            joins = any(len(core.inputs) > 1 for core in stage.body)
+            return stage.session is not None or bool(recomputed(stage)) or joins
         case AnalyticStage():
             return True
         case _:

@@ -26,6 +26,7 @@ from strandline.jobs.functions.failing_rows import Apart, Needed, RowCheck, join
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import FAILED_ROW_COLUMNS, ITEM
 from strandline.jobs.model.stage import (
+    PART,
     AggregateStage,
     AnalyticStage,
     Core,
@@ -210,6 +211,8 @@ def _aside(stage: BodyStage) -> Iterator[_Aside]:
     if not some:
         return
     for core, check in checks:
+        if _is_of_values(core):
+            continue
         sound = [exp.Not(this=each.fails) for each in check.apart if each.shown]
         fails = all_of(check.fails or exp.false(), *sound)
         assert fails is not None
@@ -226,6 +229,11 @@ def _aside(stage: BodyStage) -> Iterator[_Aside]:
             reason = said_of([each.term], stage.table)
             made = replace(_read_apart(_lenient_core(core, check, nulls=False), each), expand=())
             yield _Aside(made, each.fails, exp.Literal.string(reason), joins_nothing=True)
+
+
+def _is_of_values(core: Core) -> bool:
+    """True if a core has the values of groups, which an inner stage has computed: none of them fails."""
+    return any(each.name == PART and each.expression != exp.Literal.number(0) for each in core.columns)
 
 
 def _once(letter: _Aside) -> _Aside:

@@ -23,21 +23,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine
+from sqlglot import exp
+
+from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine, filtered
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE
 from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import Changes, function_of
 from strandline.jobs.ivm.rules.delta_join import ctes
-from strandline.jobs.ivm.rules.stored import ROWS
+from strandline.jobs.ivm.rules.stored import ROWS, reads_values
 from strandline.jobs.ivm.rules.upserts import before, columns, old_row, render, same_key, state_column, typed, value_of
 from strandline.jobs.model.relation import EVENT_ORDER
-from strandline.jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
+from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Body, Core, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns
 from strandline.jobs.model.types import BIGINT
+from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import EXISTS, OLD, STATE, WEIGHT
 
 _ORDER = "__at"
 _AGAIN = "__again"
+_CONSTANTS = (exp.Literal, exp.Boolean)
 
 
 def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[str] | None) -> str:
@@ -47,7 +51,7 @@ def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[st
     groups = [engine.name(group.name) for group in stage.group]
     passed = [*groups, ROWS, *(_kept(call, engine) for call in stage.aggregates), EXISTS, OLD]
     texts = [
-        *_before_results(stage, again, engine, changed, rows=bool(again)),
+        *_before_results(stage, again, engine, changed, rows=read_by(again, stage)),
         *_computed_again(stage, again, engine),
         f"""__x AS (
   SELECT *, {_exists(stage, engine)} AS {EXISTS}
@@ -72,7 +76,7 @@ def _before_results(
     engine: Engine,
     changed: Collection[str] | None,
     *,
-    rows: bool,
+    rows: Body,
 ) -> list[str]:
     """The relations up to `__m`."""
     groups = [engine.name(group.name) for group in stage.group]
@@ -86,7 +90,7 @@ def _before_results(
 )""",
         f"""__d AS (
   SELECT
-    {columns([*groups, _rows(engine), *folded(stage.aggregates, WEIGHT, engine), *_lost(again, engine)])}
+    {columns([*groups, _rows(stage, engine), *folded(stage.aggregates, WEIGHT, engine), *_lost(again, engine)])}
   FROM __e{_grouped(groups)}
 )""",
         before(stage, engine),
@@ -101,15 +105,33 @@ def _before_results(
 def groups_computed_again(stage: AggregateStage, engine: Engine, changed: Collection[str]) -> str:
     """SELECT of the groups, all their columns, whose rows are read again: of a stage in which some may be."""
     again = recomputed(stage)
-    texts = [*_before_results(stage, again, engine, changed, rows=False), *_computed_again(stage, again, engine)[:2]]
+    texts = [*_before_results(stage, again, engine, changed, rows=()), *_computed_again(stage, again, engine)[:2]]
     return f"WITH {', '.join(texts)}\nSELECT {', '.join(engine.name(group.name) for group in stage.group)} FROM __f"
 
 
 def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:
     """The calls whose groups may have to be computed again: they cannot retract rows, and the body does."""
-    if storage_of_body(stage.body) == "append":
-        return ()
-    return tuple(call for call in stage.aggregates if function_of(call).lost_type(call) is not None)
+    calls = (call for call in stage.aggregates if function_of(call).lost_type(call) is not None)
+    return tuple(call for call in calls if storage_of_body(read_by((call,), stage)) == "keyed")
+
+
+def read_by(calls: tuple[AggregateCall, ...], stage: AggregateStage) -> Body:
+    """The cores whose rows the calls can take: a constant of a core may be one that a call's filter leaves out."""
+    return tuple(core for core in stage.body if any(_may_take(call, core) for call in calls))
+
+
+def _may_take(call: AggregateCall, core: Core) -> bool:
+    constants = {each.name: each.expression for each in core.columns if isinstance(each.expression, _CONSTANTS)}
+    for term in conjuncts(call.filter):
+        if isinstance(term, exp.Column):
+            value = constants.get(term.name)
+            if isinstance(value, exp.Boolean) and not value.this:
+                return False
+        if isinstance(term, exp.EQ) and isinstance(term.this, exp.Column):
+            value, wanted = constants.get(term.this.name), term.expression
+            if isinstance(value, exp.Literal) and isinstance(wanted, exp.Literal) and value != wanted:
+                return False
+    return True
 
 
 def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
@@ -125,6 +147,8 @@ def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
         events = {column.name for column in stage.body[0].columns}.issuperset(EVENT_ORDER)
         place = engine.struct([(name, engine.name(name)) for name in EVENT_ORDER]) if events else "NULL"
         parts.append(f"{engine.cast(place, ORDER_TYPE)} AS {_ORDER}")
+    if reads_values(stage):
+        parts.append(engine.name(PART))
     return [*parts, f"{weight} AS {WEIGHT}" if weight != WEIGHT else weight]
 
 
@@ -169,8 +193,9 @@ def _lost_name(call: AggregateCall, engine: Engine) -> str:
     return engine.name(f"{call.name}_lost")
 
 
-def _rows(engine: Engine) -> str:
-    return f"{engine.cast(f'COALESCE(SUM({WEIGHT}), 0)', BIGINT)} AS {ROWS}"
+def _rows(stage: AggregateStage, engine: Engine) -> str:
+    count = filtered(f"SUM({WEIGHT})", f"{engine.name(PART)} = 0" if reads_values(stage) else None)
+    return f"{engine.cast(f'COALESCE({count}, 0)', BIGINT)} AS {ROWS}"
 
 
 def _lost(again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:

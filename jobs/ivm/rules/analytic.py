@@ -51,7 +51,7 @@ def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str]
     names = tuple(f"__part{number}" for number in range(len(stage.partition)))
     values = [f"{value_of(each, engine)} AS {name}" for each, name in zip(stage.partition, names, strict=True)]
     calls = [f"{analytic_text(stage, call, names, engine)} AS {engine.name(call.name)}" for call in stage.calls]
-    texts = ctes(stage, engine, changed, rows=True)
+    texts = ctes(stage, engine, changed, rows=stage.body)
     new = old = hint = ""
     if names and changed is not None:
         paths = [".".join(engine.name(step) for step in key_path(stage, each.name)) for each in stage.partition]

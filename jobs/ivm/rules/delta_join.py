@@ -43,16 +43,16 @@ class Term:
     touched_by: str | None = None
 
 
-def ctes(stage: Stage, engine: Engine, changed: Collection[str] | None, *, rows: bool) -> list[str]:
+def ctes(stage: Stage, engine: Engine, changed: Collection[str] | None, *, rows: Body = ()) -> list[str]:
     """`delta AS (…)`, and with `rows` also `body_new AS (…)`.
 
     Args:
         changed: the aliases of the inputs that moved; None for the first refresh, where every row is a change.
+        rows: the cores whose rows a rule reads.
     """
-    body = body_of(stage)
-    texts = [f"delta AS (\n{changes(body, engine, changed)}\n)"]
+    texts = [f"delta AS (\n{changes(body_of(stage), engine, changed)}\n)"]
     if rows:
-        texts.append(f"body_new AS (\n{all_rows(body, engine)}\n)")
+        texts.append(f"body_new AS (\n{all_rows(rows, engine)}\n)")
     return texts
 
 

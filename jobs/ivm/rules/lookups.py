@@ -27,7 +27,7 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
-from strandline.jobs.ivm.rules.aggregate import chosen, groups_computed_again, recomputed
+from strandline.jobs.ivm.rules.aggregate import chosen, groups_computed_again, read_by, recomputed
 from strandline.jobs.ivm.rules.delta_join import ctes, terms
 from strandline.jobs.ivm.rules.upserts import typed, value_of
 from strandline.jobs.model.relation import Relation
@@ -119,7 +119,7 @@ def _stored_rows(plan: Plan, stage: Stage, engine: Engine, changed: Collection[s
     if not names:
         plan.scanned[SELF] = "it has one group, of all rows"
         return
-    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    delta = ", ".join(ctes(stage, engine, changed))
     keys = f"WITH {delta}\nSELECT DISTINCT {_numbered(values)}\n  FROM delta{rows}"
     plan.add(Lookup(SELF, tuple(".".join(key_path(stage, name)) for name in names), keys))
 
@@ -144,7 +144,10 @@ def _rows_again(plan: Plan, stage: Stage, engine: Engine, changed: Collection[st
     parts, again = _computed_again(stage, engine, changed)
     if again is None:
         return
-    for core in body_of(stage):
+    body = body_of(stage)
+    if isinstance(stage, AggregateStage) and stage.session is None:
+        body = read_by(recomputed(stage), stage)
+    for core in body:
         walk = _Walk(plan, core, {each.alias: f"new_{each.alias}" for each in core.inputs}, engine)
         if parts:
             walk.from_parts(parts, again)
@@ -154,7 +157,7 @@ def _rows_again(plan: Plan, stage: Stage, engine: Engine, changed: Collection[st
 
 def _computed_again(stage: Stage, engine: Engine, changed: Collection[str]) -> tuple[Sequence[Output], str | None]:
     """The columns of groups or parts, and a SELECT of those that are computed again; None: none ever is."""
-    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    delta = ", ".join(ctes(stage, engine, changed))
     match stage:
         case AggregateStage() if stage.session is None:
             if not recomputed(stage):

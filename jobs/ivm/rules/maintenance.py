@@ -75,7 +75,7 @@ def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None)
     final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]
     hidden = [(name, f"__d.{engine.name(name)}") for name, _ in hidden_columns(stage)]
     texts = [
-        *ctes(stage, engine, changed, rows=False),
+        *ctes(stage, engine, changed),
         f"""__last AS (
   {_last(keys, rest, engine)}
 )""",
@@ -135,7 +135,7 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
         counted, moved, kept = _counted(stage, engine, kept)
     final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
     state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
-    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    delta = ", ".join(ctes(stage, engine, changed))
     return f"""WITH {delta}, __e AS (
   SELECT
     {columns(evaluated)}
@@ -186,7 +186,7 @@ def bag_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None
     kept = [(name, f"__o.{STATE}.{engine.name(name)}") for name, _ in hidden_columns(stage)]
     hash_of, copy_of = (f"__s.{STATE}.{name}" for name in (ROW_HASH, COPY))
     fails = f"CASE WHEN __gone > COALESCE(__there, 0) THEN {engine.fail(NEGATIVE_WEIGHT)} ELSE FALSE END"
-    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    delta = ", ".join(ctes(stage, engine, changed))
     inserted = [*(f"__e.{name}" for name in outputs), *state_column(stage, came, engine)]
     deleted = [*(f"__o.{name}" for name in outputs), *state_column(stage, kept, engine)]
     return f"""WITH {delta}, __gone AS (

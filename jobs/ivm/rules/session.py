@@ -47,7 +47,7 @@ def session_rule(stage: AggregateStage, engine: Engine, changed: Collection[str]
     """
     assert stage.session is not None
     groups = [engine.name(group.name) for group in stage.group]
-    texts = ctes(stage, engine, changed, rows=True)
+    texts = ctes(stage, engine, changed, rows=stage.body)
     new = old = hint = ""
     if groups and changed is not None:
         paths = [".".join(engine.name(step) for step in key_path(stage, group.name)) for group in stage.group]

@@ -19,7 +19,7 @@ from typing import Final
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.model.relation import EVENT_ORDER, Relation
-from strandline.jobs.model.stage import AggregateStage, MapStage, Stage, body_of
+from strandline.jobs.model.stage import PART, AggregateStage, MapStage, Stage, body_of
 from strandline.jobs.model.stage_columns import (
     Columns,
     hidden_columns,
@@ -35,6 +35,8 @@ ROWS = "__rows"
 _MARK = "."
 _PLACES_FORM: Final = 3
 """Higher than those of accumulators: before it, lists over subqueries of tables were in another order."""
+_VALUES_FORM: Final = 5
+"""Before it, the different values of a group were an array in its row."""
 _CONSTANTS_FORM: Final = 4
 """Before it, the condition by which the first relation joins constants was lost, and rows were stored that fail it."""
 
@@ -56,11 +58,12 @@ def stored_columns(stage: Stage) -> Columns:
 
 
 def form_of(stages: Iterable[Stage]) -> int:
-    """The number of the form in which the stages store rows: that of their newest accumulator, of places, or of joins
-    with constants."""
+    """The number of the form in which the stages store rows: that of their newest accumulator, of places, of joins
+    with constants, or of values."""
     stages = tuple(stages)
     forms = [_PLACES_FORM] if any(map(_keeps_places, stages)) else []
     forms += [_CONSTANTS_FORM] if any(map(_joins_constants, stages)) else []
+    forms += [_VALUES_FORM] if any(map(reads_values, stages)) else []
     forms += [
         function_of(call).form(call)
         for stage in stages
@@ -74,6 +77,11 @@ def _keeps_places(stage: Stage) -> bool:
     """True if a stage keeps the places of rows that are no events."""
     hidden = {name for name, _ in hidden_columns(stage)} if isinstance(stage, MapStage) else set()
     return hidden.issuperset(EVENT_ORDER) and "_timestamp" not in hidden
+
+
+def reads_values(stage: Stage) -> bool:
+    """True if a stage reads the different values of its groups from inner stages."""
+    return isinstance(stage, AggregateStage) and any(each.name == PART for each in stage.body[0].columns)
 
 
 def _joins_constants(stage: Stage) -> bool:

@@ -62,7 +62,9 @@ def _as_registered(existing: View, statement: CreateView, catalog: Catalog) -> D
         return None
     if same(existing, made):
         return existing
-    kept = replace(made, columns_seen=existing.columns_seen, first_stage=existing.first_stage)
+    kept = replace(
+        made, columns_seen=existing.columns_seen, first_stage=existing.first_stage, by_value=existing.by_value
+    )
     return kept if gives_the_same_rows(existing, made) else None
 
 
@@ -164,7 +166,7 @@ def _redefined(
         return _changed_source(existing, made, catalog, or_replace=statement.or_replace)
     if gives_the_same_rows(existing, made):
         if isinstance(existing, View) and isinstance(made, View):
-            made = replace(made, first_stage=existing.first_stage)
+            made = replace(made, first_stage=existing.first_stage, by_value=existing.by_value)
         return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
         way = "or DROP it first" if isinstance(existing, Source) else "CREATE OR REPLACE puts this one in its place"

@@ -8,6 +8,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.ivm.plan.plan import check_errors, check_incremental, plan_of_query, with_rowtime
 from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
+from strandline.jobs.ivm.rules.stored import reads_values
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery
@@ -57,7 +58,9 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     query = guarded_query(query, Ownership.read(options).quarantined)
     _note_rowtime(statement, query, options)
     maintenance = ViewOptions.read(options)
-    made = plan_of_query(statement.name, query, semantics, maintenance.state, pipeline=pipeline)
+    made = plan_of_query(
+        statement.name, query, semantics, maintenance.state, pipeline=pipeline, errors=maintenance.errors
+    )
     made = with_rowtime(made, maintenance)
     if maintenance.refresh == "incremental":
         check_incremental(made)
@@ -84,6 +87,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         hidden=tuple(Column(name, sql_type) for name, sql_type in stored.hidden),
         row_key=stored.key,
         identity=stored.identity,
+        by_value=any(map(reads_values, made.stages)),
     )
     check_quarantine(view, catalog)
     check_changelog_topic(view, catalog)
