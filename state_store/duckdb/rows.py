@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from strandline.state_store.arrangements import DataFile, column_at, sorted_hashes
+from strandline.state_store.arrangements import DataFile, column_at, distinct, sorted_hashes
 from strandline.state_store.delta import rows
 from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_rows
@@ -201,7 +201,7 @@ class TableRows:
         found = [(arrangement, arrangement.find(hashes)) for arrangement, hashes in opened if arrangement is not None]
         if len(found) < len(hashed):
             return None
-        wanted = np.unique(np.concatenate([numbers for _, numbers in found]))
+        wanted = distinct([numbers for _, numbers in found])
         if len(wanted) > most:
             return None
         if not each.whole:
