@@ -118,14 +118,17 @@ class Arrangement:
     batches: tuple[pa.RecordBatch, ...]
     starts: NDArray[np.int64]
 
-    def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def find(self, hashes: NDArray[np.uint64], most: int) -> NDArray[np.int64] | None:
         """The numbers of all rows whose keys have one of these hashes, ascending: of the key's rows, and perhaps more.
 
         Args:
             hashes: of the keys (`key_hashes`), ascending and each once.
+            most: rows that are wanted; None: there are more.
         """
         first = np.searchsorted(self.hashes, hashes, "left")
         sizes = np.searchsorted(self.hashes, hashes, "right") - first
+        if sizes.sum() > most:
+            return None
         first, sizes = first[sizes > 0], sizes[sizes > 0]
         # The runs [first, first + size) one after the other.
         places = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())

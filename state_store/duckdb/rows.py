@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import duckdb
     from numpy.typing import NDArray
 
-    from strandline.state_store.arrangements import Arrangements
+    from strandline.state_store.arrangements import Arrangement, Arrangements
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.duckdb.engine import LocalFiles, RecentChanges
@@ -194,20 +194,22 @@ class TableRows:
         if stated is None or any(len(hashes) > most for _, hashes in hashed):
             return None
         file = DataFile(str(self._path), each.name, stated, each.copy, count)
-        opened = [
-            (None if self._lacks(each, columns) else arrangements.open(file, columns), hashes)
-            for columns, hashes in hashed
-        ]
-        found = [(arrangement, arrangement.find(hashes)) for arrangement, hashes in opened if arrangement is not None]
-        if len(found) < len(hashed):
-            return None
-        wanted = distinct([numbers for _, numbers in found])
+        parts: list[NDArray[np.int64]] = []
+        arrangement: Arrangement | None = None
+        for columns, hashes in hashed:
+            arrangement = None if self._lacks(each, columns) else arrangements.open(file, columns)
+            numbers = None if arrangement is None else arrangement.find(hashes, most)
+            if numbers is None:
+                return None
+            parts.append(numbers)
+        assert arrangement is not None, "some keys are asked for"
+        wanted = distinct(parts)
         if len(wanted) > most:
             return None
         if not each.whole:
             gone = deleted_rows(self._path, each.body["deletionVector"])
             wanted = np.array((BitMap64(wanted.astype(np.uint64)) - gone).to_array(), np.int64)
-        rows = found[0][0].take(wanted)
+        rows = arrangement.take(wanted)
         return rows.append_column(POSITION, pa.array(wanted))
 
     def _lacks(self, each: _Live, columns: Sequence[str]) -> bool:

@@ -51,7 +51,12 @@ def looked_up(
     made: Arrangements, file: DataFile, columns: Sequence[str], keys: pa.Table
 ) -> list[dict[str, Any]] | None:
     found = made.open(file, columns)
-    return None if found is None else found.take(found.find(sorted_hashes(keys))).to_pylist()
+    if found is None:
+        return None
+    numbers = found.find(sorted_hashes(keys), file.rows)
+    assert numbers is not None
+    rows: list[dict[str, Any]] = found.take(numbers).to_pylist()
+    return rows
 
 
 def values_of_t(made: Arrangements, file: DataFile, *keys: int | None) -> list[Any] | None:
@@ -260,6 +265,16 @@ def test_what_a_killed_maker_left_is_not_there(tmp_path: Path, failpoint: str) -
         os.utime(path, (old, old))
     assert values_of_t(made, data_file(tmp_path, name="next"), 1) == ["b", "f"]
     assert list(made.folder.glob("*.tmp")) == [], "what was left behind goes when the next is made"
+
+
+def test_more_rows_than_are_wanted_are_not_found(tmp_path: Path) -> None:
+    found = eager(tmp_path).open(data_file(tmp_path), ["k"])
+    assert found is not None
+    keys = sorted_hashes(pa.table({"k": [5, 1]}))
+    assert found.find(keys, 3) is None
+    numbers = found.find(keys, 4)
+    assert numbers is not None
+    assert numbers.tolist() == [0, 1, 3, 5]
 
 
 def test_a_row_is_taken_from_its_row_group(tmp_path: Path) -> None:
