@@ -17,6 +17,7 @@ from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.terms import NO_LIMITS, Spent
 from strandline.state_store.duckdb import elementary
+from strandline.state_store.duckdb.errors import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,8 +39,6 @@ _LOCKED = (
 
 # As many as DuckDB makes at once; what an answer has too many is found that much later.
 _BATCH_ROWS = 1 << 16
-# How the messages of two errors begin, whichever way they come.
-_INTERRUPTED, _OUT_OF_MEMORY = "INTERRUPT Error", "Out of Memory Error"
 
 
 class QueryEngine:
@@ -119,14 +118,15 @@ class QueryEngine:
         except (duckdb.Error, OSError) as error:
             # OSError: what fails after the first rows comes through Arrow. The first line says what; the others show
             # the lowered text, which the user has never seen.
+            known = error if isinstance(error, duckdb.Error) else error_of(str(error))
             message = str(error).strip().splitlines()[0]
-            if message.startswith(_INTERRUPTED):
+            if isinstance(known, duckdb.InterruptException):
                 self._spent.check_time()
                 raise KeyboardInterrupt from error
-            if message.startswith(_OUT_OF_MEMORY):
+            if isinstance(known, duckdb.OutOfMemoryException):
                 raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
-            _, fails, what = message.partition(FAILS_ON_A_ROW)
-            if fails:
+            _, fails, what = message.partition(f" Error: {FAILS_ON_A_ROW}")
+            if fails and isinstance(known, duckdb.InvalidInputException):
                 raise InvalidQuery(
                     f"an expression of the query fails on a row: {what}",
                     hint="leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them",

@@ -20,6 +20,7 @@ from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table, digests_by
+from strandline.state_store.duckdb.errors import error_of
 from strandline.state_store.duckdb.rows import TableRows, quoted
 from strandline.state_store.errors import CorruptState, NegativeWeight
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT, schema_json
@@ -449,9 +450,6 @@ class Tally:
 # DuckDB's, as it would be at the start: Arrow's reader calls everything an OSError, and whoever writes the rows would
 # blame the disk.
 
-_NO_MEMORY: Final = "Out of Memory Error:"
-"""How DuckDB begins to say so. Another engine may then try; other errors are about the text or its rows."""
-
 
 def streamed(connection: duckdb.DuckDBPyConnection, text: str) -> Generator[pa.RecordBatch]:
     """The rows of a SELECT, none of the batches empty. Until the last is taken the connection can do nothing else.
@@ -469,11 +467,6 @@ def streamed(connection: duckdb.DuckDBPyConnection, text: str) -> Generator[pa.R
                 raise error_of(str(error)) from error
             if batch.num_rows:
                 yield batch
-
-
-def error_of(said: str) -> duckdb.Error:
-    """Make DuckDB's error of its text."""
-    return (duckdb.OutOfMemoryException if said.startswith(_NO_MEMORY) else duckdb.Error)(said)
 
 
 # Changes as a file lists them: rows of Delta's change data feed, made of rows with weights.

@@ -27,47 +27,92 @@ if TYPE_CHECKING:
     from strandline.state_store.errors import StoreError
 
 
-# Spark's conditions for an expression that has no value for a row, and DuckDB's, with their first line.
-_FAILS_ON_A_ROW = re.compile(
+# DuckDB says by the class of its error, and by how the text begins, what went wrong: the rest may be a user's own
+# words. Of Spark the text is all that there is: its conditions stand in brackets.
+
+_DUCKDB_SAYS_OF_A_ROW = (
+    FAILS_ON_A_ROW,
+    "Division by zero",
+    # A pattern or a regular expression (in RE2's words) that comes from a row.
+    *("missing ", "unexpected ", "no argument ", "bad ", "invalid ", "trailing ", "DuckDB does not know "),
+)
+_DUCKDB_KNOWS_NO_ZONE = "Unknown TimeZone"
+_DUCKDB_CALLED = "Python exception occurred while executing the UDF: "
+_SPARK_SAYS_OF_A_ROW = re.compile(
     r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
     r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
-    r"|(?:Out of Range Error|Conversion Error|Invalid Input Error: Division by zero)[^\n]*"
-    # A pattern, a regular expression (in RE2's words) or a time zone that comes from a row.
+    # A pattern or a time zone that comes from a row.
     r"|\[(?:INVALID_PARAMETER_VALUE|INVALID_TIMEZONE|INCONSISTENT_BEHAVIOR_CROSS_VERSION)[A-Z_.]*\][^\n]*"
-    r"|Invalid Input Error: (?:missing|unexpected|no argument|bad|invalid|trailing|DuckDB does not know)[^\n]*"
-    r"|Unknown TimeZone[^\n]*"
     # A few functions on times let Java's own error through.
     r"|ArithmeticException: (?:long|integer) overflow"
     rf"|{FAILS_ON_A_ROW}[^\n]*"
 )
 
 
-def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
-    """The error that a fault's text stands for; None when it says nothing about rows or files."""
-    where = sentence("{}, {}", Name(epoch.stage.table), epoch.record.reason)
-    if FunctionFailed.code in text:
+def typed_fault(epoch: Epoch, error: Exception) -> StrandlineError | None:
+    """The error that a fault stands for; None when it says nothing about rows or files."""
+    import duckdb
+
+    tables = [*(span.relation.name for span in epoch.spans), epoch.stage.table]
+    text = str(error)
+    of_duckdb = isinstance(error, duckdb.Error) and type(error) is not duckdb.Error
+    said = text.partition(" Error: ")[2] if of_duckdb else text
+    if _is_of_a_function(error, said) if of_duckdb else FunctionFailed.code in text:
         return revive(text)
-    if NEGATIVE_WEIGHT in text:
+    if said.startswith(NEGATIVE_WEIGHT) if of_duckdb else NEGATIVE_WEIGHT in text:
         return NegativeWeight(
             sentence("a row was taken away from '{}' that is not there", Name(epoch.stage.table)),
-            where=where,
+            where=_where(epoch),
             hint=sentence("verify its inputs; then drop '{}' and create it again", Name(epoch.stage.table)),
         )
-    if DUPLICATE_KEY in text:
+    if said.startswith(DUPLICATE_KEY) if of_duckdb else DUPLICATE_KEY in text:
         return DuplicateKey(
             sentence("a key of '{}' has more than one row in the table that it is read from", Name(epoch.stage.table)),
-            where=where,
+            where=_where(epoch),
             hint="declare it without a key: its rows are told apart by their values then",
         )
-    found = _FAILS_ON_A_ROW.search(text)
-    if found is None:
-        return file_fault(text, [*(span.relation.name for span in epoch.spans), epoch.stage.table])
+    row = _duckdb_says_of_a_row(error, text) if of_duckdb else _spark_says_of_a_row(text)
+    if row is None:
+        return file_fault(text, tables)
     return RowFailed(
         # Both go on with advice on their own settings.
-        sentence("an expression of '{}' fails on a row: {}", Name(epoch.stage.table), found.group().split(". ")[0]),
-        where=where,
+        sentence("an expression of '{}' fails on a row: {}", Name(epoch.stage.table), row.split(". ")[0]),
+        where=_where(epoch),
         hint="leave such rows out with WHERE, or TRY_CAST and NULLIF",
     )
+
+
+def _where(epoch: Epoch) -> Text:
+    return sentence("{}, {}", Name(epoch.stage.table), epoch.record.reason)
+
+
+def _is_of_a_function(error: Exception, said: str) -> bool:
+    import duckdb
+
+    called = isinstance(error, duckdb.InvalidInputException) and said.startswith(_DUCKDB_CALLED)
+    return called and FunctionFailed.code in said
+
+
+def _duckdb_says_of_a_row(error: Exception, text: str) -> str | None:
+    """The first line of an error of DuckDB about a row; None for any other."""
+    import duckdb
+
+    line = text.split("\n")[0]
+    said = line.partition(" Error: ")[2]
+    match error:
+        case duckdb.OutOfRangeException() | duckdb.ConversionException():
+            return line
+        case duckdb.InvalidInputException():
+            return line if said.startswith(_DUCKDB_SAYS_OF_A_ROW) else None
+        case duckdb.NotImplementedException():
+            return said if said.startswith(_DUCKDB_KNOWS_NO_ZONE) else None
+        case _:
+            return None
+
+
+def _spark_says_of_a_row(text: str) -> str | None:
+    found = _SPARK_SAYS_OF_A_ROW.search(text)
+    return found.group() if found is not None else None
 
 
 # The meaning of a fault while an engine reads a file: which table's file is broken, or gone.

@@ -191,7 +191,7 @@ def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owne
         try:
             committed = _stored(DuckDbRuntime(context, connection, epoch), connection, epoch, part)
         except Exception as error:
-            typed = typed_fault(epoch, str(error))
+            typed = typed_fault(epoch, error)
             if typed is None:
                 raise
             raise typed from error

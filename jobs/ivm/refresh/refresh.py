@@ -187,7 +187,7 @@ def committed(context: RunContext, epoch: Epoch, *, anew: bool) -> tuple[CommitR
     try:
         return engines.run(context, epoch, anew=anew)
     except Exception as error:
-        typed = typed_fault(epoch, str(error))
+        typed = typed_fault(epoch, error)
         if typed is None:
             raise
         raise typed from error

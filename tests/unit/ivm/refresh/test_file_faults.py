@@ -104,11 +104,11 @@ def test_a_row_that_fails_is_no_file_whatever_it_holds() -> None:
         stage=SimpleNamespace(table="totals"), record=SimpleNamespace(reason="few changes"), spans=spans
     )
     row = f"[CAST_INVALID_INPUT] The value '{FILE} is not a Parquet file' cannot be cast to \"INT\". Correct the value."
-    assert isinstance(typed_fault(epoch, row), RowFailed)
-    found = typed_fault(epoch, BROKEN[0])
+    assert isinstance(typed_fault(epoch, Exception(row)), RowFailed)
+    found = typed_fault(epoch, Exception(BROKEN[0]))
     assert isinstance(found, CorruptState)
     assert "'visits'" in found.message
-    assert typed_fault(epoch, "the JVM has ended") is None
+    assert typed_fault(epoch, Exception("the JVM has ended")) is None
 
 
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "none"])
