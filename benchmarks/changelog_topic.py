@@ -41,7 +41,7 @@ from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, page VARCHAR, seconds BIGINT) WITH (KAFKA_TOPIC = 'visits');
@@ -57,7 +57,7 @@ class Bench:
     """The lake, its stream and its view."""
 
     def __init__(self, settings: Settings, duckdb_engine: DuckDBEngine) -> None:
-        self.settings, self.lake = settings, Lake(settings.lake)
+        self.settings, self.lake = settings, LakeLayout(settings.lake)
         assert list(Interpreter(settings).run(DEFINITIONS))
         self.catalog = Catalog(self.lake)
         self._context = RunContext(None, self.lake, f"{DEFAULT_PIPELINE}/1", duckdb_engine=duckdb_engine)

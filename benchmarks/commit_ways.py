@@ -36,7 +36,7 @@ from strandline.jobs.run.spark import spark_session
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import stored_table
 from strandline.state_store.delta.commit import commit
-from strandline.state_store.spark.table import Table
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.tablespec import TableSpec
 
 # The first epochs pay for code that the JVM has not compiled yet.
@@ -70,8 +70,8 @@ class Bench:
     def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
         self.spark, self.rows = spark, rows
         self.seconds: Seconds = defaultdict(list)
-        self.table = Table(spark, folder / "ours", SPEC)
-        self.log = Table(spark, folder / "log", LOG)
+        self.table = SparkTable(spark, folder / "ours", SPEC)
+        self.log = SparkTable(spark, folder / "log", LOG)
         self.log.ensure(CommitRecord(epoch=0))
         self.theirs = {way: str(folder / way) for way in ("replaceOn", "merge", "delta")}
         first = spark.range(rows).selectExpr("id AS k", "id * 2 AS v", "concat('word ', id) AS word").coalesce(1)

@@ -41,7 +41,7 @@ from infra.kafka.broker import KafkaBroker
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 PIPELINE: Final = "five_views"
 _JOINS: Final = ("per_country", "per_section")
@@ -73,7 +73,7 @@ class Bench:
         self._servers = settings.kafka.bootstrap_servers
         self._producer = connected(self._servers)
         self._settings = settings
-        self.visibility = Visibility(Lake(settings.lake))
+        self.visibility = Visibility(LakeLayout(settings.lake))
         self.sent = 0
 
     def load(self, rate: int, seconds: float) -> Phase:

@@ -39,7 +39,7 @@ from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.duckdb.table import Tally
 from strandline.state_store.files import replace as replace_file
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ _PLACE = {
 class History:
     """A lake with the two tables, some views over them, and as many events as were added."""
 
-    lake: Lake
+    lake: LakeLayout
     settings: Settings
     keys: int
     interpreter: Interpreter

@@ -35,7 +35,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
 from strandline.jobs.run.spark import spark_session
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 PARTITIONS = 4
 COLUMNS = (
@@ -106,7 +106,7 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
         source.register(spark)
         rows = None
         for number in range(rounds + 1):
-            lake = Lake(settings.lake / f"round-{number}")
+            lake = LakeLayout(settings.lake / f"round-{number}")
             wanted = Source("events", "stream", COLUMNS, "events", "KAFKA", "JSON", "bench", "", partitions=PARTITIONS)
             ways: dict[str, Callable[[], object]] = {
                 "consume": partial(consume, broker, "events", events),
@@ -127,9 +127,9 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
     return results
 
 
-def ingest(spark: SparkSession, settings: Settings, lake: Lake, wanted: Source) -> None:
+def ingest(spark: SparkSession, settings: Settings, lake: LakeLayout, wanted: Source) -> None:
     """One drain, as a pipeline without views does it."""
-    frame = source.Reading.after({}, settings, lake, [wanted], {}).frame(spark)
+    frame = source.IntakeRange.after({}, settings, lake, [wanted], {}).frame(spark)
 
     def take(batch: DataFrame, _number: int) -> None:
         by_spark.ingest(batch, Target.of_all([wanted], lake, "bench/1", {}))

@@ -43,7 +43,7 @@ from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
@@ -72,7 +72,7 @@ def main() -> None:
         make_view(settings, rows)
         print(f"{rows:,} rows, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         print(f"calibration: {_ADDITIONS:,} additions in {_seconds(_add_up):.2f} s")
-        for by, look_up in lookups(Lake(settings.lake).table("bench"), rows):
+        for by, look_up in lookups(LakeLayout(settings.lake).table("bench"), rows):
             _print(f"{by}, look-up by key", _each(look_up, SLOW_READS))
         with _process(_serve_nothing) as nothing:
             _load("an application that answers at once", nothing, rows, rate, seconds)
@@ -94,7 +94,7 @@ def make_view(settings: Settings, rows: int) -> None:
 
 def _add(settings: Settings, keys: list[int]) -> None:
     """One more commit, with these new keys."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     found = relation("bench", Catalog(lake))
     made = pa.table(
         {"id": keys, "customer": [f"customer {k}" for k in keys], "total": [k * 1.5 for k in keys], "n": keys},
@@ -195,7 +195,7 @@ def _load(title: str, server: BaseProcess, rows: int, rate: int, seconds: int) -
 
 def _in_process(settings: Settings, folder: Path, rows: int) -> None:
     """Rows by key without HTTP: from RocksDB, as the server had it, and from memory."""
-    table = Lake(settings.lake).table("bench")
+    table = LakeLayout(settings.lake).table("bench")
     layout = Layout(reader.schema(table), ("id",))
     keys = [(key,) for key in Random(2).sample(range(rows), min(READS, rows))]
     for title, store in (("RocksDB", RocksStore(folder / "replicas" / "bench")), ("memory", MemoryStore())):

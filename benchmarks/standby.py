@@ -23,7 +23,7 @@ from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 PIPELINE = """
 CREATE STREAM sales (id BIGINT KEY, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 1);
@@ -49,7 +49,7 @@ class Pair:
     def __init__(self, settings: Settings, environment: Mapping[str, str], log: Path, command: Sequence[str]) -> None:
         self.settings = settings
         self._command = command
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         self._environment = {**os.environ, **environment}
         self._log = log.open("ab")
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -29,7 +29,7 @@ from strandline.jobs.model.settings import AlertSettings, Settings
 from strandline.jobs.operate.acknowledged import Acknowledgement, acknowledgements, forget
 from strandline.jobs.operate.watch import Alert, alerts
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline.alerts")
 
@@ -51,7 +51,7 @@ def alert_sensor(settings: Settings) -> dg.SensorDefinition:
         checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def is not None else ()
         now = now_ms()
         found = [*alerts(settings, now), *failed_checks(context.instance, sorted(checks))]
-        lake = Lake(settings.lake)
+        lake = LakeLayout(settings.lake)
         news = known.news(found, now, acknowledgements(lake, now))
         for line in news.lines():
             context.log.warning(line)

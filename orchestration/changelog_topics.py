@@ -13,7 +13,7 @@ from strandline.jobs.publish.publisher import topic_standing
 from strandline.orchestration.ownership import ownership_of
 from strandline.orchestration.roles import Role, asset_key, identifier
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +51,7 @@ class ChangelogTopics:
 
     def __init__(self, settings: Settings, definitions: Iterable[Definition]) -> None:
         self._settings = settings
-        self._lake = Lake(settings.lake)
+        self._lake = LakeLayout(settings.lake)
         self._views = published_views(definitions)
         self._told: dict[str, TopicStanding] = {}
 

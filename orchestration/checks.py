@@ -34,7 +34,7 @@ from strandline.orchestration.translator import Translator
 from strandline.orchestration.verdicts import evaluation_of, result_of
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def cheap_evaluations(
 
 
 def _signs(settings: Settings) -> HealthChecks:
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     return HealthChecks(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
 
@@ -144,12 +144,12 @@ def _signs(settings: Settings) -> HealthChecks:
 def _validated(settings: Settings, table: str, wanted: Sequence[Expectation]) -> tuple[dict[str, Any], list[Verdict]]:
     """What was validated, as metadata, and what it came to, which is also written for people. A table that does not
     read has version 0."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     version, verdicts = _verdicts(lake, table, wanted)
     return {"delta version": version, **data_docs(table, settings)}, verdicts
 
 
-def _verdicts(lake: Lake, table: str, wanted: Sequence[Expectation]) -> tuple[int, list[Verdict]]:
+def _verdicts(lake: LakeLayout, table: str, wanted: Sequence[Expectation]) -> tuple[int, list[Verdict]]:
     try:
         version, validated = validate(lake.table(table), wanted)
         verdicts = [with_quarantine(verdict, lake, table, one) for one, verdict in zip(wanted, validated, strict=True)]
@@ -179,7 +179,7 @@ def _proofs(
         can_subset=True,
     )
     def proofs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        lake = Lake(settings.lake)
+        lake = LakeLayout(settings.lake)
         catalog = Catalog(lake)
         for view in views:
             key = translator.key_of(view.name)

@@ -29,7 +29,7 @@ from strandline.orchestration.roles import Role, identifier, role_of, table_of
 from strandline.orchestration.verdicts import evaluation_of
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 VERSION: Final = "delta version"
 """The label of the version in a materialization's metadata."""
@@ -107,7 +107,7 @@ def commit_sensor(
     )
     def commits(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         cursor = Cursor.read(context.cursor)
-        events = list(_events(Lake(settings.lake), context.instance, pipelines, definitions, cursor))
+        events = list(_events(LakeLayout(settings.lake), context.instance, pipelines, definitions, cursor))
         said = f"{len(events)} events" if events else "nothing new"
         return dg.SensorResult(asset_events=events, cursor=cursor.as_text(), skip_reason=said)
 
@@ -115,7 +115,7 @@ def commit_sensor(
 
 
 def _events(
-    lake: Lake,
+    lake: LakeLayout,
     instance: DagsterInstance,
     pipelines: Sequence[Shown],
     definitions: Sequence[Definition],
@@ -137,7 +137,7 @@ def _events(
 
 
 def _of_table(
-    lake: Lake, instance: DagsterInstance, table: str, specs: Sequence[dg.AssetSpec], cursor: Cursor
+    lake: LakeLayout, instance: DagsterInstance, table: str, specs: Sequence[dg.AssetSpec], cursor: Cursor
 ) -> Iterator[dg.AssetMaterialization]:
     path = lake.table(table)
     try:

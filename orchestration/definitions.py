@@ -23,7 +23,7 @@ from strandline.orchestration.pipelines import pipeline_of, refresh_job, topics
 from strandline.orchestration.streaming import keeper
 from strandline.orchestration.translator import Translator
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ log = logging.getLogger("strandline")
 
 def build(settings: Settings) -> dg.Definitions:
     """The definitions of the lake that `settings` names, without the pipelines that need a broken catalog file."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     whole = {name: _materialized(catalog.pipeline(name)) for name in catalog.pipelines() if _is_whole(name, catalog)}
     everything = [definition for definitions in whole.values() for definition in definitions]
@@ -115,7 +115,7 @@ def _broken(broken: Broken) -> dg.AssetSpec:
     return dg.AssetSpec(["broken", broken.name], description=str(broken.error()), owners=OWNERS)
 
 
-def _nothing_yet(lake: Lake) -> dg.AssetSpec:
+def _nothing_yet(lake: LakeLayout) -> dg.AssetSpec:
     """The asset shown for an empty lake: it says how to register a pipeline."""
     return dg.AssetSpec(
         ["start_here"],

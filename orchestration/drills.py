@@ -19,7 +19,7 @@ from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.drills.scenarios import SCENARIOS
 from strandline.orchestration.roles import identifier
 from strandline.orchestration.translator import Translator
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from strandline.state_store.storage.open import lake_path
 
@@ -54,7 +54,7 @@ def pipeline_drills(
         for key in selected:
             (drill,) = plan_drills(settings, [keys[key.asset_key]], [names[key.name]])
             done = run_drill(settings, drill, backup=backup)
-            record(Lake(settings.lake), [done])
+            record(LakeLayout(settings.lake), [done])
             if done.rto_seconds is not None:
                 observed: dict[str, float] = {
                     f"recovery seconds: {done.drill}": done.rto_seconds,

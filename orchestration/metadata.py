@@ -14,10 +14,10 @@ from urllib.parse import quote
 import dagster as dg
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import Origin
+from strandline.jobs.catalog.column_lineage import InputColumn
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.sql.dialect import Strandline
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def schema_of(
 
 
 def column_lineage(
-    origins: Mapping[str, Sequence[Origin]], asset_of: Callable[[str], dg.AssetKey]
+    origins: Mapping[str, Sequence[InputColumn]], asset_of: Callable[[str], dg.AssetKey]
 ) -> dict[str, dg.MetadataValue[Any]]:
     """The lineage twice: in Dagster's form, and as a table that its UI shows.
 
@@ -122,7 +122,7 @@ def column_lineage(
 
 def copied(definition: Source | View, key: dg.AssetKey) -> dict[str, dg.MetadataValue[Any]]:
     """The lineage of columns that another asset of the definition has as well."""
-    origins = {column.name: [Origin(definition.name, column.name)] for column in definition.columns}
+    origins = {column.name: [InputColumn(definition.name, column.name)] for column in definition.columns}
     return column_lineage(origins, lambda _name: key)
 
 
@@ -160,7 +160,7 @@ def served(view: str, server_url: str | None) -> dict[str, dg.MetadataValue[Any]
 
 def data_docs(table: str, settings: Settings) -> dict[str, dg.MetadataValue[Any]]:
     """Where the page on a table's expectations is: on the server, or its file, where no server is known."""
-    url, lake = settings.server.url, Lake(settings.lake)
+    url, lake = settings.server.url, LakeLayout(settings.lake)
     if url is None:
         return {DATA_DOCS: dg.MetadataValue.path(str(lake.data_docs(table)))}
     called = Catalog(lake).name_map.of(table)

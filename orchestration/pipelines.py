@@ -23,7 +23,7 @@ from strandline.orchestration.operations import made_by
 from strandline.orchestration.roles import Role, asset_key, identifier, role_of, table_of
 from strandline.orchestration.streaming import stream_job
 from strandline.orchestration.translator import Translator
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 # The assets of pipelines: for each, one subsettable multi-asset that drains it in a child process.
 
@@ -193,5 +193,5 @@ def refresh_job(pipelines: Sequence[Pipeline]) -> UnresolvedAssetJobDefinition:
 
 
 def _hindrances(settings: Settings) -> Hindrances:
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     return Hindrances(Catalog(lake).definitions(), lake)

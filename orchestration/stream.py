@@ -36,7 +36,7 @@ from strandline.orchestration.processes import Group, ProcessGroup, last_lines, 
 from strandline.orchestration.roles import Role, role_of, table_of
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import Action, StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import process
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Progress:
     def _counted(self, table: TableReport) -> TableReport:
         """The report with the rows by the commits since the version that was reported last."""
         try:
-            return counted_since(table, Lake(self._settings.lake).table(table.name), self._told.get(table.name))
+            return counted_since(table, LakeLayout(self._settings.lake).table(table.name), self._told.get(table.name))
         except StrandlineError:
             return table  # what is broken is told by the run
 
@@ -138,7 +138,7 @@ class Progress:
             yield dg.AssetMaterialization(spec.key, metadata=with_defined(metadata, spec))
 
     def _waiting(self) -> Waiting:
-        lake = Lake(self._settings.lake)
+        lake = LakeLayout(self._settings.lake)
         return Waiting(Catalog(lake), lake, open_log(self._settings, lake))
 
 
@@ -212,7 +212,7 @@ class Watch:
     """
 
     pipeline: str
-    lake: Lake
+    lake: LakeLayout
     output: Path
     progress: Progress
     context: dg.OpExecutionContext

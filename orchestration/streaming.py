@@ -19,7 +19,7 @@ from strandline.orchestration.processes import Group
 from strandline.orchestration.roles import Role, identifier, role_of
 from strandline.orchestration.stream import Pace, Progress, Watch, stream_command
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import Process, process
 
 # The keeper's decision on one pipeline at one tick, as data: which runs are lost, what to end, whether to start one.
@@ -75,7 +75,7 @@ class Found:
     beat: Heartbeat | None
 
     @classmethod
-    def of(cls, instance: DagsterInstance, job: str, lake: Lake, pipeline: str) -> "Found":
+    def of(cls, instance: DagsterInstance, job: str, lake: LakeLayout, pipeline: str) -> "Found":
         """Read it from Dagster's storage and from the lake."""
         records = instance.get_run_records(RunsFilter(job_name=job), limit=_LOOK_BACK)
         runs = [Run(each.dagster_run, int(each.update_timestamp.timestamp() * 1000)) for each in records]
@@ -241,7 +241,7 @@ def stream_job(
         told = {table: last_told(context.instance, found[0].key) for table, found in tables_of(shown).items()}
         known = {table: version for table, version in told.items() if version is not None}
         progress = Progress(settings, shown, topics, definitions, known)
-        watch = Watch(pipeline, Lake(settings.lake), output, progress, context, stream_command(pipeline), pace)
+        watch = Watch(pipeline, LakeLayout(settings.lake), output, progress, context, stream_command(pipeline), pace)
         context.resources.at_end.callback(watch.end)
         yield from watch.run()
         yield dg.Output(None)
@@ -288,7 +288,7 @@ def keeper(jobs: Mapping[str, dg.JobDefinition], settings: Settings) -> dg.Senso
     def keep(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
         waiting = []
         for pipeline, job in jobs.items():
-            found = Found.of(context.instance, job.name, Lake(settings.lake), pipeline)
+            found = Found.of(context.instance, job.name, LakeLayout(settings.lake), pipeline)
             decision = decide(found, now_ms())
             for run, reason in decision.lost:
                 context.instance.report_run_failed(run, reason)

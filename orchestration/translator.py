@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from strandline.jobs.catalog.column_lineage import Origin, column_origins
+from strandline.jobs.catalog.column_lineage import InputColumn, column_origins
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.stage import Plan
     from strandline.jobs.model.types import SqlType
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = ((WEIGHT, t.BIGINT), (VERSION, t.BIGINT), (TIMESTAMP, t.TIMESTAMP))
 
@@ -64,7 +64,7 @@ class Translator:
     def __init__(
         self,
         definitions: Iterable[Definition],
-        lake: Lake,
+        lake: LakeLayout,
         *,
         on_kafka: bool = False,
         plan_of: Callable[[View], Plan] | None = None,
@@ -259,7 +259,7 @@ class Translator:
         named = {column: [self._read(origin) for origin in found] for column, found in origins.items()}
         return column_lineage(named, self.key_of)
 
-    def _read(self, origin: Origin) -> Origin:
+    def _read(self, origin: InputColumn) -> InputColumn:
         """The origin as the query names it: the event log of a table counts as the table."""
         table = next((n for n in self._relations if tables.log_below(n) == origin.input), origin.input)
-        return Origin(table, origin.column)
+        return InputColumn(table, origin.column)

@@ -27,7 +27,7 @@ from strandline.orchestration.processes import ProcessGroup, last_lines, signals
 from strandline.state_store.errors import SettingsError, StrandlineError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import disk_errors, make_folder, sync_file, sync_folder
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
         link_assets(os.environ, options.serve_port)
         create_storage(home)
         make_folder(
-            Lake(load_settings().lake).catalog
+            LakeLayout(load_settings().lake).catalog
         )  # a first lake may be made from Dagster: the server waits for it
         return _serve(home, options.port, options.serve_port, token)
     except StrandlineError as error:

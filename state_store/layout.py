@@ -41,7 +41,7 @@ def safe_name(name: str) -> str:
 
 
 def name_of(safe: str) -> str:
-    """Invert `safe_name`, and the folder name of `Lake.table`."""
+    """Invert `safe_name`, and the folder name of `LakeLayout.table`."""
     return unquote(safe.replace(_MARK, "%"))
 
 
@@ -51,7 +51,7 @@ def table_at(path: LakePath) -> Name:
 
 
 @dataclass(frozen=True)
-class Lake:
+class LakeLayout:
     """The paths of one lake.
 
     Attributes:
@@ -124,7 +124,7 @@ class Lake:
         return self.root / "locks" / f"{safe_name(name)}.lock"
 
 
-def check_lake(lake: Lake) -> None:
+def check_lake(lake: LakeLayout) -> None:
     """Check that something has made the lake, before anybody says of one that is not there that all is well with it.
 
     Raises:

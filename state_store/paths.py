@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from strandline.state_store.storage_verbs import Entry, Storage
+    from strandline.state_store.storage_verbs import ListedObject, Storage
 
 
 # Keys: names of objects, relative to the root of their storage, separated by '/'.
@@ -183,7 +183,7 @@ class Location:
         past = None if after is None else joined(self.key, after)
         return (Location(self.storage, key) for key in self.storage.list(self.key, past, recursive=recursive))
 
-    def entries(self) -> Iterator[tuple[Location, Entry]]:
+    def entries(self) -> Iterator[tuple[Location, ListedObject]]:
         """The objects in this folder and all in it, in order, with their sizes and times."""
         return ((Location(self.storage, each.key), each) for each in self.storage.entries(self.key))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedObject:
     """An object as a listing shows it: its size in bytes, and its last change in milliseconds since the epoch."""
 
     key: str
@@ -114,7 +114,7 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str) -> Iterator[ListedObject]:
         """What `list` gives for a folder and all in it, with sizes and times: those of the storage's own clock."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import ObjectMissing, SettingsError, VersionGone
-from strandline.state_store.layout import Lake as Layout
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Lake:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._layout = Layout(settings.lake)
+        self._layout = LakeLayout(settings.lake)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from strandline.jobs.model.settings import Settings, SparkSettings, load_settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.support.examples import ANEW, SLOWNESS, examples
 from tests.support.leaks import Running, Settled
@@ -104,8 +104,8 @@ def duckdb_engine() -> Iterator[DuckDBEngine]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path / "lake")
+def lake(tmp_path: Path) -> LakeLayout:
+    return LakeLayout(tmp_path / "lake")
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -119,7 +119,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> LakePath:
 
 
 @pytest.fixture
-def settings(lake: Lake) -> Settings:
+def settings(lake: LakeLayout) -> Settings:
     return load_settings(lake=lake.root, spark=SparkSettings(master="local[2]", shuffle_partitions=2))
 
 

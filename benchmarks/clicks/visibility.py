@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.state_store.delta import log, reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 EVENT_LOG: Final = "clicks"
 """Also the name of its topic."""
@@ -50,7 +50,7 @@ class Clicks:
 class Visibility:
     """What each version of the tables reflects. What was read once is kept: versions do not change."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeLayout) -> None:
         self._lake = lake
         self._known: dict[tuple[str, int], dict[int, int]] = {}
 

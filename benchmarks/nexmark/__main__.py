@@ -20,7 +20,7 @@ from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 # As many as are encoded and written at once.
 BATCH = 50_000
@@ -45,7 +45,7 @@ def main() -> int:
 def fill(generator: Generator, first: int, last: int) -> None:
     """Insert the events from `first` up to, and without, `last`; before event 0 also the side input."""
     settings = load_settings()
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
 
     def insert(name: str, rows: list[dict[str, Any]]) -> None:

@@ -40,7 +40,7 @@ _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Func
 }
 
 
-class Stored(NamedTuple):
+class StoredDefinition(NamedTuple):
     """What a file holds. `called` is empty for what is called as it is stored."""
 
     sequence: int
@@ -61,7 +61,7 @@ def to_json(sequence: int, definition: Definition | Function, called: str = "") 
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def from_json(data: bytes, where: str) -> Stored:
+def from_json(data: bytes, where: str) -> StoredDefinition:
     """What `to_json` wrote.
 
     Raises:
@@ -81,7 +81,7 @@ def from_json(data: bytes, where: str) -> Stored:
         cls = _CLASSES[document["type"]]
         values = {name: _value(name, value) for name, value in document["definition"].items()}
         called = str(values.pop("called", ""))
-        return Stored(int(document["sequence"]), cls(**values), called)
+        return StoredDefinition(int(document["sequence"]), cls(**values), called)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SqlError) as error:
         raise CorruptState(f"the catalog file does not read back: {error}", where=where) from error
 

@@ -15,7 +15,7 @@ from strandline.jobs.catalog.as_json import from_json
 from strandline.jobs.model import tables
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState, StoreError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from strandline.state_store.wording import Name, sentence
 
@@ -77,7 +77,7 @@ class Broken:
         """True if `value` stands in the file as a JSON text: a fingerprint found there was not made by chance."""
         return json.dumps(value, ensure_ascii=False).encode() in self.content
 
-    def pipeline(self, lake: Lake, pipelines: Collection[str]) -> str | None:
+    def pipeline(self, lake: LakeLayout, pipelines: Collection[str]) -> str | None:
         """The pipeline that it belonged to, as far as can be told; None if not.
 
         Args:

@@ -16,8 +16,8 @@ from strandline.jobs.catalog.as_json import to_json
 from strandline.jobs.catalog.broken import Broken
 from strandline.jobs.catalog.columns_seen import narrowed, noted, registered
 from strandline.jobs.catalog.definitions import Definitions
-from strandline.jobs.catalog.drops import Drop
-from strandline.jobs.catalog.files import Content, Entry
+from strandline.jobs.catalog.drops import DropIntent
+from strandline.jobs.catalog.files import CatalogEntry, Content
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.type_names import read_types, write_types
 from strandline.jobs.functions.python.declared import calls
@@ -26,7 +26,7 @@ from strandline.jobs.model.definitions import Definition, Function, InsertQuery,
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
-from strandline.state_store.layout import Lake, safe_name
+from strandline.state_store.layout import LakeLayout, safe_name
 from strandline.state_store.paths import LakePath, is_folder
 from strandline.state_store.wording import Name, quoted, sentence
 
@@ -34,7 +34,7 @@ from strandline.state_store.wording import Name, quoted, sentence
 class Catalog(Definitions):
     """The definitions of one lake, as they were when it was loaded or last changed through this object."""
 
-    def __init__(self, lake: Lake, content: Content | None = None) -> None:
+    def __init__(self, lake: LakeLayout, content: Content | None = None) -> None:
         """Load the definitions, unless their content is given; a lake without a catalog has none."""
         super().__init__(content or files.read(lake))
         self._lake = lake
@@ -77,7 +77,7 @@ class Catalog(Definitions):
         if isinstance(definition, Function):
             return Catalog(self._lake, self._content.with_function(definition))
         called = self.name_map.names.get(definition.name, "")
-        return Catalog(self._lake, self._content.with_entry(Entry(0, definition, called)))
+        return Catalog(self._lake, self._content.with_entry(CatalogEntry(0, definition, called)))
 
     def as_seen_by(self, query: View | InsertQuery) -> Catalog:
         """The catalog in which the inputs of a query have the columns that they had when it was registered."""
@@ -101,7 +101,7 @@ class Catalog(Definitions):
             self.name_map.check_free(definition.name, definition.name, self._stored())
             called = self.name_map.names.get(definition.name, "")
             sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
-            self._write(Entry(sequence, definition, called), check)
+            self._write(CatalogEntry(sequence, definition, called), check)
 
     def replace(self, definition: Definition) -> None:
         """Replace a definition, which keeps its place in the order of creation.
@@ -152,7 +152,7 @@ class Catalog(Definitions):
         with self._changing() as check:
             removed = self._removed_with(name)
             check()
-            drops.begin(Drop(name, removed, tuple(sorted(shared))), self._lake)
+            drops.begin(DropIntent(name, removed, tuple(sorted(shared))), self._lake)
             self._finish_drops(check)
             self.reload()
             return removed
@@ -258,14 +258,14 @@ class Catalog(Definitions):
     def _path(self, name: str) -> LakePath:
         return self._lake.catalog / f"{safe_name(name)}.json"
 
-    def _write(self, entry: Entry, check: Callable[[], None]) -> None:
+    def _write(self, entry: CatalogEntry, check: Callable[[], None]) -> None:
         check()
         data = to_json(entry.sequence, entry.definition, entry.called).encode()
         with manifest.changing(self._lake, manifest.key_of(entry.definition.name), data, self._about(entry)):
             replace(self._path(entry.definition.name), data)
         self._content = self._content.with_entry(entry)
 
-    def _about(self, entry: Entry) -> dict[str, Any]:
+    def _about(self, entry: CatalogEntry) -> dict[str, Any]:
         """What the manifest has of a definition: all that is asked of one whose file is lost."""
         definition = entry.definition
         about: dict[str, Any] = {"name": definition.name, "pipeline": definition.pipeline}

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, order=True)
-class Origin:
+class InputColumn:
     """A column of an input."""
 
     input: str
     column: str
 
 
-def column_origins(plan: Plan) -> dict[str, tuple[Origin, ...]]:
+def column_origins(plan: Plan) -> dict[str, tuple[InputColumn, ...]]:
     """{output column: its origins, sorted}, in the order of the view's columns.
 
     Inner stages are followed down to the plan's inputs. A constant has no origins, and neither has COUNT(*).
@@ -49,13 +49,13 @@ def _visible(stage: Stage) -> Sequence[str]:
     return [name for name in stage.visible if name not in meta]
 
 
-def _of_column(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[Origin]:
+def _of_column(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[InputColumn]:
     """The origins of a column of a stage's table, visible or hidden."""
     match stage:
         case MapStage():
             yield from _of_body(stage, name, stages)
         case LatestStage():
-            yield Origin(stage.input.name, name)
+            yield InputColumn(stage.input.name, name)
         case AggregateStage() | AnalyticStage():
             output = next((each.expression for each in stage.outputs if each.name == name), None)
             for read in _names(output) if output is not None else [name]:
@@ -83,21 +83,21 @@ def _below(stage: AggregateStage | AnalyticStage, name: str) -> Iterator[str]:
     yield from (column for each in values for column in _names(each))
 
 
-def _of_body(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[Origin]:
+def _of_body(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[InputColumn]:
     for core in body_of(stage):
         column = next((each for each in core.columns if each.name == name), None)
         if column is not None:
             yield from _of_expression(core, column.expression, stages)
 
 
-def _of_expression(core: Core, node: exp.Expr, stages: Mapping[str, Stage]) -> Iterator[Origin]:
+def _of_expression(core: Core, node: exp.Expr, stages: Mapping[str, Stage]) -> Iterator[InputColumn]:
     for column in node.find_all(exp.Column):
         source = next((each.relation for each in core.inputs if each.alias == column.table), None)
         item = next((each.expression for each in core.expand if each.name == column.name), None)
         if source is not None and source.name in stages:
             yield from _of_column(stages[source.name], column.name, stages)
         elif source is not None:
-            yield Origin(source.name, column.name)
+            yield InputColumn(source.name, column.name)
         elif item is not None:
             yield from _of_expression(core, item, stages)
 

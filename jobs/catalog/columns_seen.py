@@ -18,7 +18,7 @@ from strandline.jobs.model.definitions import Source
 
 if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Definition, InsertQuery, View
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 def narrowed(content: Content, query: View | InsertQuery) -> Content:
@@ -36,7 +36,7 @@ def noted(query: View | InsertQuery, name: str, seen: int) -> View | InsertQuery
     return query if name in query.columns_seen else replace(query, columns_seen={**query.columns_seen, name: seen})
 
 
-def registered(definition: Definition, read: Content, now: Content, lake: Lake) -> Definition:
+def registered(definition: Definition, read: Content, now: Content, lake: LakeLayout) -> Definition:
     """A definition as it is to be added, with notes of sources that have, or are about to get, further columns.
 
     Args:
@@ -53,7 +53,7 @@ def registered(definition: Definition, read: Content, now: Content, lake: Lake) 
     return definition
 
 
-def about_to_change(source: str, lake: Lake) -> bool:
+def about_to_change(source: str, lake: LakeLayout) -> bool:
     """True if a source is about to get further columns."""
     intent = replacements.find(source, lake)
     return intent is not None and intent.refused is None

@@ -22,7 +22,7 @@ from strandline.state_store.checksum import of_members
 from strandline.state_store.delta.heads import forget, marked
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, remove_folder, replace, sync_folder
-from strandline.state_store.layout import Lake, name_of, safe_name
+from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
 
 FORMAT = 1
@@ -31,7 +31,7 @@ _DOOMED = ".dropped-"
 
 
 @dataclass(frozen=True)
-class Drop:
+class DropIntent:
     """The intent to drop a definition.
 
     Attributes:
@@ -45,7 +45,7 @@ class Drop:
     shared: tuple[str, ...] = ()
 
 
-def begin(drop: Drop, lake: Lake) -> None:
+def begin(drop: DropIntent, lake: LakeLayout) -> None:
     """Put the intent, durably."""
     folder = _folder(lake)
     make_folder(folder)
@@ -57,12 +57,12 @@ def begin(drop: Drop, lake: Lake) -> None:
     failpoint("after-drop-intent")
 
 
-def begun(lake: Lake) -> list[Drop]:
+def begun(lake: LakeLayout) -> list[DropIntent]:
     """The drops that have begun and not ended."""
     return [_read(path, lake) for path in files_in(_folder(lake), ".json")]
 
 
-def finish(drop: Drop, lake: Lake) -> None:
+def finish(drop: DropIntent, lake: LakeLayout) -> None:
     """Delete all that the drop names, and then its intent; what is gone already is left out."""
     for name in drop.removed:
         remove_file(lake.catalog / f"{safe_name(name)}.json")
@@ -82,13 +82,13 @@ def finish(drop: Drop, lake: Lake) -> None:
     failpoint("after-drop-end")
 
 
-def table_paths(name: str, lake: Lake) -> list[LakePath]:
+def table_paths(name: str, lake: LakeLayout) -> list[LakePath]:
     """The tables in the lake that belong to this name only, in the order to drop them."""
     there = [name_of(path.name) for path in folders_in(lake.tables)]
     return [lake.table(each) for each in tables.owned_by(name, there)]
 
 
-def _delete_tables(name: str, lake: Lake) -> None:
+def _delete_tables(name: str, lake: LakeLayout) -> None:
     """Delete the tables of a name: a folder is renamed first, so a reader sees all of a table or nothing.
 
     An object store has nothing to rename: there the log goes first, so a reader sees an older version or nothing.
@@ -115,17 +115,17 @@ def _doomed(name: str, folder: Path) -> Iterator[Path]:
     return (names[each] for each in tables.owned_by(name, names))
 
 
-def _read(path: LakePath, lake: Lake) -> Drop:
+def _read(path: LakePath, lake: LakeLayout) -> DropIntent:
     """The intent in a file. Of one that does not read back the name is left, which tells all but the shared tables."""
     name = name_of(path.stem)
     try:
         document = json.loads(path.read_bytes().decode())
         version, crc = document.pop("format"), document.pop("crc")
         if version == FORMAT and crc == of_members(document, ascii_only=False) and document["name"] == name:
-            return Drop(name, tuple(document["removed"]), tuple(document["shared"]))
+            return DropIntent(name, tuple(document["removed"]), tuple(document["shared"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    return Drop(name, (*_feeding(name, files_in(lake.catalog, ".json")), name))
+    return DropIntent(name, (*_feeding(name, files_in(lake.catalog, ".json")), name))
 
 
 def _feeding(stream: str, files: Iterable[LakePath]) -> Iterator[str]:
@@ -140,5 +140,5 @@ def _never_put(folder: LakePath) -> Iterator[Path]:
     return folder.glob(".*.tmp") if isinstance(folder, Path) else iter(())
 
 
-def _folder(lake: Lake) -> LakePath:
+def _folder(lake: LakeLayout) -> LakePath:
     return lake.catalog / "dropping"

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from strandline.jobs.catalog import drops, manifest, replacements
-from strandline.jobs.catalog.as_json import Stored, from_json
+from strandline.jobs.catalog.as_json import StoredDefinition, from_json
 from strandline.jobs.catalog.broken import Broken
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import Definition, Function, Source
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import LakePath, files_in
 from strandline.state_store.wording import Name, sentence
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A definition, its place in the order of creation, and what it is called; empty: as it is stored."""
 
     sequence: int
@@ -40,7 +40,7 @@ class Content:
         begun: replacements of definitions that have not come to their end, by name.
     """
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, CatalogEntry] = field(default_factory=dict)
     functions: Mapping[str, Function] = field(default_factory=dict)
     broken: Mapping[str, Broken] = field(default_factory=dict)
     broken_functions: Mapping[str, Broken] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Content:
         whole = {name: entry.called for name, entry in self.entries.items() if entry.called}
         return NameMap(whole | {name: each.called for name, each in self.broken.items() if each.called})
 
-    def with_entry(self, entry: Entry) -> Content:
+    def with_entry(self, entry: CatalogEntry) -> Content:
         """The same with this definition, in place of the one of its name or of its broken file."""
         name = entry.definition.name
         entries = {**self.entries, name: entry}
@@ -64,7 +64,7 @@ class Content:
         return replace(self, functions=functions, broken_functions=_without(self.broken_functions, function.name))
 
 
-def read(lake: Lake) -> Content:
+def read(lake: LakeLayout) -> Content:
     """The content of a lake's catalog; a lake without a catalog has an empty one.
 
     What is being dropped is left out. A view that is being replaced has the definition that its table has the rows of.
@@ -74,7 +74,7 @@ def read(lake: Lake) -> Content:
     begun = {each.name: each for each in replacements.begun(lake)}
     after = {name: each.definition for name, each in begun.items() if each.done(lake)}
     whole = (
-        Entry(each.sequence, after.get(each.definition.name, each.definition), each.called)
+        CatalogEntry(each.sequence, after.get(each.definition.name, each.definition), each.called)
         for each in entries
         if not isinstance(each.definition, Function) and each.definition.name not in gone
     )
@@ -87,13 +87,13 @@ def read(lake: Lake) -> Content:
     )
 
 
-_Read = tuple[list[Stored], dict[str, Broken]]
+_Read = tuple[list[StoredDefinition], dict[str, Broken]]
 """What files hold, and the broken ones by name."""
 _READS = 5
 """A change of the catalog takes some milliseconds, so the files are seldom read more than twice."""
 
 
-def _read_files(lake: Lake) -> tuple[_Read, _Read]:
+def _read_files(lake: LakeLayout) -> tuple[_Read, _Read]:
     """The definitions and the functions, each file as the manifest knows it."""
     known = manifest.read(lake)
     for _ in range(_READS):
@@ -116,7 +116,7 @@ def _odd(known: manifest.Manifest, data: Mapping[str, bytes]) -> bool:
 
 
 def _told(
-    known: manifest.Manifest, data: Mapping[str, bytes], found: _Read, lake: Lake, *, functions: bool = False
+    known: manifest.Manifest, data: Mapping[str, bytes], found: _Read, lake: LakeLayout, *, functions: bool = False
 ) -> _Read:
     """The same, where files that are lost, or not those that were registered, are broken ones."""
     whole, broken = found
@@ -125,7 +125,7 @@ def _told(
         "remove '{}', which is made anew",
         lake.definitions,
     )
-    kept: list[Stored] = []
+    kept: list[StoredDefinition] = []
     for each in whole:
         name = each.definition.name
         key = manifest.key_of(name, function=functions)
@@ -144,7 +144,7 @@ def _told(
 
 def _read_folder(folder: LakePath, contents: dict[str, bytes], *, functions: bool = False) -> _Read:
     """What the files of a folder hold; their bytes by their keys go to `contents`."""
-    whole: list[Stored] = []
+    whole: list[StoredDefinition] = []
     broken: dict[str, Broken] = {}
     for path in files_in(folder, ".json"):
         name, data = name_of(path.stem), b""
@@ -169,16 +169,18 @@ def _without(broken: Mapping[str, Broken], name: str) -> dict[str, Broken]:
     return {each: value for each, value in broken.items() if each != name}
 
 
-def _in_order(entries: Iterable[Entry]) -> dict[str, Entry]:
+def _in_order(entries: Iterable[CatalogEntry]) -> dict[str, CatalogEntry]:
     """The entries in the order of creation; what was registered again after its file broke goes before its readers."""
     known = {e.definition.name: e for e in sorted(entries, key=lambda e: (e.sequence, e.definition.name))}
-    ordered: dict[str, Entry] = {}
+    ordered: dict[str, CatalogEntry] = {}
     for name in known:
         _put(name, known, ordered, frozenset())
     return ordered
 
 
-def _put(name: str, known: Mapping[str, Entry], ordered: dict[str, Entry], readers: frozenset[str]) -> None:
+def _put(
+    name: str, known: Mapping[str, CatalogEntry], ordered: dict[str, CatalogEntry], readers: frozenset[str]
+) -> None:
     """Put a definition into `ordered`, after all that it reads."""
     if name in known and name not in ordered and name not in readers:
         definition = known[name].definition

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from strandline.state_store.checksum import members_in, of_members, sealed_members
 from strandline.state_store.files import replace
-from strandline.state_store.layout import Lake, name_of, safe_name
+from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in
 
 _FUNCTIONS: Final = "functions"
@@ -30,7 +30,7 @@ _NO_FILE: Final = ""
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFile:
     """What the manifest has of one file.
 
     Attributes:
@@ -42,7 +42,7 @@ class Known:
     about: Mapping[str, Any]
 
 
-Manifest = Mapping[str, Known]
+Manifest = Mapping[str, KnownFile]
 """What is known of each file, by the key of its definition."""
 
 
@@ -51,21 +51,21 @@ def key_of(name: str, *, function: bool = False) -> str:
     return f"{_FUNCTIONS}/{safe_name(name)}" if function else safe_name(name)
 
 
-def read(lake: Lake) -> Manifest | None:
+def read(lake: LakeLayout) -> Manifest | None:
     """The manifest of a lake; None where there is none that reads back."""
     try:
         files = members_in(lake.definitions.read_bytes())["files"]
-        return {key: Known(tuple(each["states"]), each.get("about", {})) for key, each in files.items()}
+        return {key: KnownFile(tuple(each["states"]), each.get("about", {})) for key, each in files.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def path_of(key: str, lake: Lake) -> LakePath:
+def path_of(key: str, lake: LakeLayout) -> LakePath:
     """The file of a key."""
     return lake.catalog / f"{key}.json"
 
 
-def lost(manifest: Manifest, found: Mapping[str, bytes]) -> Iterator[tuple[str, bool, Known]]:
+def lost(manifest: Manifest, found: Mapping[str, bytes]) -> Iterator[tuple[str, bool, KnownFile]]:
     """The names whose files must be there and are not, with whether they are functions'.
 
     Args:
@@ -88,40 +88,40 @@ def fault(manifest: Manifest, key: str, data: bytes) -> str | None:
 
 
 @contextmanager
-def changing(lake: Lake, key: str, data: bytes | None, about: Mapping[str, Any]) -> Iterator[None]:
+def changing(lake: LakeLayout, key: str, data: bytes | None, about: Mapping[str, Any]) -> Iterator[None]:
     """Note a change of one file around the body, which makes it; the catalog's lock must be held.
 
     Args:
         data: what the file is going to hold; None: it is removed.
-        about: as of `Known`.
+        about: as of `KnownFile`.
     """
     before = read(lake)
     files = dict(before) if before is not None else _as_they_are(lake)
     after = _NO_FILE if data is None else _state(data)
     former = files[key].states if key in files else (_NO_FILE,)
-    files[key] = Known(tuple(dict.fromkeys((*former, after))), about)
+    files[key] = KnownFile(tuple(dict.fromkeys((*former, after))), about)
     _write(files, lake)
     yield
     if data is None:
         del files[key]
     else:
-        files[key] = Known((after,), about)
+        files[key] = KnownFile((after,), about)
     _write(files, lake)
 
 
-def forget(lake: Lake, keys: tuple[str, ...]) -> None:
+def forget(lake: LakeLayout, keys: tuple[str, ...]) -> None:
     """Forget files that are removed; the catalog's lock must be held."""
     files = read(lake)
     if files is not None and not files.keys().isdisjoint(keys):
         _write({key: known for key, known in files.items() if key not in keys}, lake)
 
 
-def _as_they_are(lake: Lake) -> dict[str, Known]:
+def _as_they_are(lake: LakeLayout) -> dict[str, KnownFile]:
     """The files of a lake that has no manifest yet."""
-    found: dict[str, Known] = {}
+    found: dict[str, KnownFile] = {}
     for folder, prefix in ((lake.catalog, ""), (lake.catalog / _FUNCTIONS, f"{_FUNCTIONS}/")):
         for path in files_in(folder, ".json"):
-            found[f"{prefix}{path.stem}"] = Known((_state(path.read_bytes()),), {})
+            found[f"{prefix}{path.stem}"] = KnownFile((_state(path.read_bytes()),), {})
     return found
 
 
@@ -135,6 +135,6 @@ def _state(data: bytes) -> str:
         return f"{zlib.crc32(data):08x}"
 
 
-def _write(files: Manifest, lake: Lake) -> None:
+def _write(files: Manifest, lake: LakeLayout) -> None:
     plain = {key: {"states": list(each.states), "about": dict(each.about)} for key, each in sorted(files.items())}
     replace(lake.definitions, sealed_members({"files": plain}))

@@ -27,7 +27,7 @@ from strandline.state_store.layout import safe_name
 from strandline.state_store.paths import files_in
 
 if TYPE_CHECKING:
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 FORMAT = 1
@@ -58,7 +58,7 @@ class Replacement:
         """The name of the view or source."""
         return self.definition.name
 
-    def done(self, lake: Lake) -> bool:
+    def done(self, lake: LakeLayout) -> bool:
         """True if the table has the deciding commit: the definition stands.
 
         Raises:
@@ -75,7 +75,7 @@ class Replacement:
         return head is not None and head.record.epoch >= self.epoch
 
 
-def put(replacement: Replacement, lake: Lake) -> None:
+def put(replacement: Replacement, lake: LakeLayout) -> None:
     """Put the intent, or another state of it, durably. The catalog's lock must be held."""
     folder = _folder(lake)
     make_folder(folder)
@@ -89,23 +89,23 @@ def put(replacement: Replacement, lake: Lake) -> None:
     failpoint("after-replacement-intent")
 
 
-def find(name: str, lake: Lake) -> Replacement | None:
+def find(name: str, lake: LakeLayout) -> Replacement | None:
     """The intent for a view or source, refused ones too; None when there is none, or none that reads back."""
     return _read(_file(name, lake))
 
 
-def begun(lake: Lake) -> list[Replacement]:
+def begun(lake: LakeLayout) -> list[Replacement]:
     """The intents that have neither ended nor been refused."""
     found = (_read(path) for path in files_in(_folder(lake), ".json"))
     return [each for each in found if each is not None and each.refused is None]
 
 
-def begun_in(pipeline: str, lake: Lake) -> list[Replacement]:
+def begun_in(pipeline: str, lake: LakeLayout) -> list[Replacement]:
     """Those for the definitions of a pipeline."""
     return [each for each in begun(lake) if each.definition.pipeline == pipeline]
 
 
-def plan_epoch(replacement: Replacement, epoch: int, table: str, lake: Lake) -> None:
+def plan_epoch(replacement: Replacement, epoch: int, table: str, lake: LakeLayout) -> None:
     """Note which commit will decide; from then on nobody takes the intent back.
 
     Raises:
@@ -117,12 +117,12 @@ def plan_epoch(replacement: Replacement, epoch: int, table: str, lake: Lake) -> 
         put(replace(replacement, epoch=epoch, table=table), lake)
 
 
-def refuse(replacement: Replacement, why: str, lake: Lake) -> None:
+def refuse(replacement: Replacement, why: str, lake: LakeLayout) -> None:
     """Give an intent up, before its swap; the reason stands until whoever put it has read it."""
     put(replace(replacement, epoch=None, refused=why), lake)
 
 
-def end(name: str, lake: Lake) -> None:
+def end(name: str, lake: LakeLayout) -> None:
     """Remove the intent for a name, if there is one."""
     remove_file(_file(name, lake))
     sync_folder(lake.catalog)
@@ -150,9 +150,9 @@ def _read(path: LakePath) -> Replacement | None:
         return None
 
 
-def _file(name: str, lake: Lake) -> LakePath:
+def _file(name: str, lake: LakeLayout) -> LakePath:
     return _folder(lake) / f"{safe_name(name)}.json"
 
 
-def _folder(lake: Lake) -> LakePath:
+def _folder(lake: LakeLayout) -> LakePath:
     return lake.catalog / "replacing"

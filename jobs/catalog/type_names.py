@@ -15,11 +15,11 @@ from strandline.jobs.sql.types_text import parse_type
 from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import make_folder, replace
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 
 
-def read_types(lake: Lake) -> dict[str, SqlType]:
+def read_types(lake: LakeLayout) -> dict[str, SqlType]:
     """The types by their lower-case names; a lake without the file has none.
 
     Raises:
@@ -37,7 +37,7 @@ def read_types(lake: Lake) -> dict[str, SqlType]:
         raise CorruptState(f"the file of types does not read back: {error}", where=str(path), hint=_HINT) from error
 
 
-def write_types(types: Mapping[str, SqlType], lake: Lake) -> None:
+def write_types(types: Mapping[str, SqlType], lake: LakeLayout) -> None:
     """Put these types in the place of those that are there; the catalog's lock must be held."""
     path = _path(lake)
     content = {"types": {name: str(types[name]) for name in sorted(types)}}
@@ -49,5 +49,5 @@ def write_types(types: Mapping[str, SqlType], lake: Lake) -> None:
 _HINT = "remove the file, and CREATE TYPE again: no definition depends on it"
 
 
-def _path(lake: Lake) -> LakePath:
+def _path(lake: LakeLayout) -> LakePath:
     return lake.catalog / "types" / "types.json"

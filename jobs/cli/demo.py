@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.jobs.cli.exits import leave
-from strandline.jobs.cli.output import Output
+from strandline.jobs.cli.output import CommandOutput
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import IngestSettings, KafkaSettings, load_settings
 from strandline.jobs.serve.results import Rows
@@ -23,7 +23,7 @@ from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Delete, InsertValues
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import VERSION, WEIGHT
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _spark(settings: Settings) -> Iterator[SparkSession]:
     from strandline.jobs.run.spark import spark_session
 
     print("Starting Spark …", file=sys.stderr)
-    with spark_session(settings.spark, jars=session.jars(Lake(settings.lake))) as spark:
+    with spark_session(settings.spark, jars=session.jars(LakeLayout(settings.lake))) as spark:
         yield spark
 
 
@@ -93,7 +93,7 @@ def show(file: Path, settings: Settings, spark: SparkSession | None, *, first: b
     if first and deletions:
         for statement in deletions:
             print(f"\n{statement.sql};")
-            Output().write(interpreter.execute(statement))
+            CommandOutput().write(interpreter.execute(statement))
         report = drain(settings, name, spark)
         print(f"taken back in every view: {report.epochs} epoch, {report.seconds:.1f} s")
     for view in interpreter.catalog.pipeline(name):
@@ -101,9 +101,9 @@ def show(file: Path, settings: Settings, spark: SparkSession | None, *, first: b
             key = ", ".join(f"`{column}`" for column in view.key)
             print(f"\n{view.name}")
             for result in interpreter.run(f"SELECT * FROM `{view.name}` ORDER BY {key}"):
-                Output().write(result)
+                CommandOutput().write(result)
             print(f"\n{view.name}: its changelog")
-            Output().write(changelog(view, settings))
+            CommandOutput().write(changelog(view, settings))
 
 
 def changelog(view: View, settings: Settings) -> Rows:

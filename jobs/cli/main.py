@@ -15,7 +15,7 @@ import typer
 
 from strandline.jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
 from strandline.jobs.cli.operations import add_operations, add_publishing
-from strandline.jobs.cli.output import Output, say
+from strandline.jobs.cli.output import CommandOutput, say
 from strandline.jobs.cli.serving import add_serving
 from strandline.jobs.cli.testing import add_testing
 from strandline.jobs.model.settings import load_settings
@@ -137,7 +137,7 @@ def sql(
         from strandline.jobs.session.apply import in_file, pipeline_of, run_file
         from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
-        output = Output(json)
+        output = CommandOutput(json)
         interpreter = Interpreter(load_settings(), pipeline_of(file) if file else DEFAULT_PIPELINE)
         if text is None and file is None and sys.stdin.isatty():
             from strandline.jobs.cli.prompt import converse
@@ -161,7 +161,7 @@ def status(json: Json = False) -> None:
 
     with exit_codes():
         settings = load_settings()
-        Output(json).write(all_tables(settings))
+        CommandOutput(json).write(all_tables(settings))
         show_assurances(settings, json=json)
         show_logs(settings, json=json)
         show_runs(settings, json=json)
@@ -205,7 +205,7 @@ def main() -> None:
         leave(end.code if isinstance(end.code, int) else USER_ERROR)
 
 
-def _write(output: Output, result: Result) -> None:
+def _write(output: CommandOutput, result: Result) -> None:
     from strandline.jobs.serve.results import LiveRows
 
     try:

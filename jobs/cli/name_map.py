@@ -10,7 +10,7 @@ from strandline.jobs.cli.output import say
 from strandline.jobs.model.errors import PipelineMissing, UnknownName
 from strandline.jobs.model.settings import load_settings
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake, check_lake
+from strandline.state_store.layout import LakeLayout, check_lake
 from strandline.state_store.wording import Text
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def name_map_in(settings: Settings) -> NameMap:
     """
     from strandline.jobs.catalog.catalog import Catalog
 
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     check_lake(lake)
     return Catalog(lake).name_map
 
@@ -47,7 +47,7 @@ def looked_in(error: StrandlineError) -> str:
     """A line that says which lake a name was looked for in, for an error about one that is not there; else empty."""
     if isinstance(error, PipelineMissing) or (isinstance(error, UnknownName) and error.of_lake):
         with suppress(StrandlineError):
-            return f"\n  lake: {Lake(load_settings().lake).root} (STRANDLINE_LAKE)"
+            return f"\n  lake: {LakeLayout(load_settings().lake).root} (STRANDLINE_LAKE)"
     return ""
 
 

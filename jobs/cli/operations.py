@@ -169,7 +169,7 @@ def drill(
         from strandline.jobs.operate.drills.plan import plan_drills
         from strandline.jobs.operate.drills.run import run_drill
         from strandline.state_store.errors import DiskFailed, StorageDenied
-        from strandline.state_store.layout import Lake
+        from strandline.state_store.layout import LakeLayout
 
         settings = load_settings()
         name_map = name_map_in(settings)
@@ -184,7 +184,7 @@ def drill(
                 steps.begin(f"rehearsing {each.scenario} of {name_map.of(each.view)}, drill {number} of {len(plan)}")
                 results.append(run_drill(settings, each, backup=saved))
                 try:
-                    record(Lake(settings.lake), results[-1:])
+                    record(LakeLayout(settings.lake), results[-1:])
                 except (StorageDenied, DiskFailed) as error:
                     say(f"what the drill came to is not kept in the lake: {error.message}")
         if not show_drills(localized(results, name_map, "view", "why"), json=json):
@@ -278,10 +278,10 @@ def acknowledge(
         from strandline.jobs.operate.acknowledged import acknowledge as take
         from strandline.jobs.operate.watch import alerts
         from strandline.state_store.delta.log import now_ms
-        from strandline.state_store.layout import Lake, check_lake
+        from strandline.state_store.layout import LakeLayout, check_lake
 
         settings = load_settings()
-        lake = Lake(settings.lake)
+        lake = LakeLayout(settings.lake)
         check_lake(lake)
         identity = f"{alert} {subject if alert == 'check' else name_map_in(settings).stored(subject)}"
         # Failed checks are Dagster's, and the lake does not know them.

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.serve.format import Table, cell, json_line, to_json
+from strandline.jobs.serve.format import TextTable, cell, json_line, to_json
 from strandline.jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone, Weighted
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _TOMBSTONE_CELL = "<gone>"
 
 
 @dataclass(frozen=True)
-class Output:
+class CommandOutput:
     """The output of a command: results on standard output, as JSON lines or as tables."""
 
     json: bool = False
@@ -61,7 +61,7 @@ class Output:
 
     def _table(self, result: Rows) -> None:
         rows = [[cell(value) for value in row] for row in result.rows]
-        table = Table.fitting(result.names, rows)
+        table = TextTable.fitting(result.names, rows)
         print(table.header())
         for row in rows:
             print(table.line(row))
@@ -80,7 +80,7 @@ class Output:
 
     def _live_table(self, result: LiveRows) -> None:
         names = (*result.names, WEIGHT_FIELD) if result.marked else result.names
-        table = Table.within(names, shutil.get_terminal_size().columns)
+        table = TextTable.within(names, shutil.get_terminal_size().columns)
         print(table.header(), flush=True)
         for change in result.rows:
             cells, weight = _live_cells(change)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.cli.output import Output
+    from strandline.jobs.cli.output import CommandOutput
     from strandline.jobs.session.interpreter import Interpreter
 
 
@@ -78,7 +78,7 @@ _PROMPT, _CONTINUED = "strandline> ", "          > "
 _LEAVING = ("exit", "quit")
 
 
-def converse(interpreter: Interpreter, output: Output) -> None:
+def converse(interpreter: Interpreter, output: CommandOutput) -> None:
     """Read and execute statements until the user leaves. An error is shown, and the next statement awaited."""
     session: PromptSession[str] = PromptSession(
         history=FileHistory(str(_history_file())),
@@ -104,7 +104,7 @@ def converse(interpreter: Interpreter, output: Output) -> None:
             answer(interpreter, output, text)
 
 
-def answer(interpreter: Interpreter, output: Output, text: str) -> None:
+def answer(interpreter: Interpreter, output: CommandOutput, text: str) -> None:
     """Execute the text typed. Ctrl-C ends the statement, not the prompt."""
     try:
         # Others may have defined things since the last statement.

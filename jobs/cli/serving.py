@@ -13,7 +13,7 @@ from strandline.jobs.cli.output import say
 from strandline.jobs.model.settings import load_settings
 
 
-class Replica(StrEnum):
+class ReplicaBackend(StrEnum):
     """The backends of replicas, as the option names them."""
 
     rocksdb = "rocksdb"
@@ -38,7 +38,8 @@ def serve(
         int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
     ] = None,
     replica: Annotated[
-        Replica | None, typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb")
+        ReplicaBackend | None,
+        typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb"),
     ] = None,
     allowed_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="a name by which browsers reach the server, or a proxy's")

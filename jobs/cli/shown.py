@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
-from strandline.jobs.cli.output import Output, say, show_json
+from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.model.definitions import View
 from strandline.jobs.operate.acknowledged import acknowledgements
 from strandline.jobs.operate.assurance import assurances
@@ -29,7 +29,7 @@ from strandline.jobs.operate.watch import alerts
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def show_drill_plan(plan: Sequence[Drill], *, json: bool) -> None:
     from strandline.jobs.operate.drills.scenarios import scenario
 
     rows = [(name, scenario(name).what, f"{seconds:g}") for name, seconds in targets.items()]
-    Output().write(Rows(("scenario", "what is lost", "target s"), rows))
+    CommandOutput().write(Rows(("scenario", "what is lost", "target s"), rows))
     views = list(dict.fromkeys(each.view for each in plan))
     print(f"each of {counted(len(views), 'view')}: {', '.join(views)}")
 
@@ -67,7 +67,7 @@ def show_drills(results: Sequence[DrillResult], *, json: bool) -> bool:
         views = list(dict.fromkeys(each.view for each in results))
         cells = {(each.view, each.drill): _cell(each) for each in results}
         rows = [(view, *(cells.get((view, each), "") for each in scenarios)) for view in views]
-        Output().write(Rows(("view", *scenarios), rows))
+        CommandOutput().write(Rows(("view", *scenarios), rows))
         for line in _reasons(results):
             print(line)
     skipped = sum(result.passed is None for result in results)
@@ -105,7 +105,9 @@ def show(checks: Sequence[Check], *, json: bool) -> bool:
     For people, the checks of a table that hold share a line; each of the others has its own.
     """
     if json:
-        Output(json=True).write(Rows(tuple(each.name for each in fields(Check)), [astuple(check) for check in checks]))
+        CommandOutput(json=True).write(
+            Rows(tuple(each.name for each in fields(Check)), [astuple(check) for check in checks])
+        )
     else:
         _print_table(checks)
     broken = list(dict.fromkeys(check.table for check in checks if check.ok is False))
@@ -181,7 +183,7 @@ def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
         if table.proved is not None
     ]
     if rows:
-        Output().write(Rows(names, rows))
+        CommandOutput().write(Rows(names, rows))
     idle = len(done.tables) - len(rows)
     if idle or not rows:
         say(f"{counted(idle, 'table')}: nothing to merge or remove")
@@ -201,7 +203,7 @@ def show_assurances(settings: Settings, *, json: bool) -> None:
     if json:
         show_json([each.as_json() for each in found])
     elif found:
-        Output().write(Rows(_VIEW, [_assured(each) for each in found]))
+        CommandOutput().write(Rows(_VIEW, [_assured(each) for each in found]))
 
 
 def _assured(each: Assurance) -> tuple[str, ...]:
@@ -230,7 +232,7 @@ def _ago(seconds: float | None) -> str:
 
 def keep_proofs(settings: Settings, checks: Sequence[Check]) -> None:
     """Keep in the lake what deep checks came to, view by view."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     views = [each for each in Catalog(lake).definitions() if isinstance(each, View)]
     note_proofs(lake, views, checks, now_ms())
 
@@ -241,16 +243,16 @@ def show_logs(settings: Settings, *, json: bool) -> None:
     if found:
         name_map = name_map_in(settings)
         rows = [tuple(each.as_json().values()) for each in found]
-        Output(json).write(Rows(_LOG, [(name_map.of(str(name)), *others) for name, *others in rows]))
+        CommandOutput(json).write(Rows(_LOG, [(name_map.of(str(name)), *others) for name, *others in rows]))
 
 
 def show_runs(settings: Settings, *, json: bool) -> None:
     """Write the last run of each pipeline, then the alerts; nothing where there is none of either."""
     now = now_ms()
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     beats = [beat for name in Catalog(lake).pipelines() if (beat := read_beat(lake, name)) is not None]
     if beats:
-        Output(json).write(Rows(_RUN, [_run(beat, now) for beat in beats]))
+        CommandOutput(json).write(Rows(_RUN, [_run(beat, now) for beat in beats]))
     found = alerts(settings, now)
     if found:
         taken = acknowledgements(lake, now)
@@ -260,7 +262,7 @@ def show_runs(settings: Settings, *, json: bool) -> None:
             (each.kind, each.subject, each.severity, each.owner, state, each.what, each.hint)
             for each, state in zip(shown, states, strict=True)
         ]
-        Output(json).write(Rows(_ALERT, rows))
+        CommandOutput(json).write(Rows(_ALERT, rows))
 
 
 def _run(beat: Heartbeat, now: int) -> tuple[str | float | int | None, ...]:

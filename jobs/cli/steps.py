@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Progress:
+class IntakeProgress:
     """The events taken in so far, of those that waited at the start.
 
     Attributes:
@@ -69,7 +69,7 @@ class Progress:
 def shown(outlook: Outlook) -> Iterator[Callable[[MicroBatch], None]]:
     """Say what the run will do, and give what is to be told of each micro-batch."""
     say(str(outlook))
-    progress = Progress(outlook.events, len(outlook.views), time.monotonic())
+    progress = IntakeProgress(outlook.events, len(outlook.views), time.monotonic())
     if not sys.stderr.isatty():
         yield lambda batch: say(f"{time.strftime('%H:%M:%S')} {progress.line(batch, time.monotonic())}")
         return
@@ -96,7 +96,7 @@ class ShownSteps:
         self._line, self._now_at = line, now_at
         self._lock = Lock()
         self._what, self._rows, self._began = "", 0, 0.0
-        self._progress = Progress(0, None, 0.0)
+        self._progress = IntakeProgress(0, None, 0.0)
         # Of the steps that have ended; one in micro-batches has its own rate.
         self._read, self._reading_seconds = 0, 0.0
 
@@ -104,7 +104,7 @@ class ShownSteps:
         with self._lock:
             self._end()
             self._what, self._rows, self._began = what, rows, time.monotonic()
-            self._progress = Progress(rows, None, self._began)
+            self._progress = IntakeProgress(rows, None, self._began)
             self._now_at(sentence("{}{}", what, self._outlook()))
 
     def micro_batch(self, batch: MicroBatch) -> None:

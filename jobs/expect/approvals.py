@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.jobs.model.options import Expectation
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _FORMAT: Final = 1
 
@@ -68,7 +68,7 @@ def asked_of(expectations: Sequence[Expectation]) -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
-def read_approval(lake: Lake, table: str) -> Approval:
+def read_approval(lake: LakeLayout, table: str) -> Approval:
     """The approval of a table; an empty one when there is none.
 
     Raises:
@@ -91,7 +91,7 @@ def read_approval(lake: Lake, table: str) -> Approval:
         raise CorruptState("an approval does not read back", where=str(file), hint=hint) from error
 
 
-def write_approval(lake: Lake, table: str, approval: Approval) -> None:
+def write_approval(lake: LakeLayout, table: str, approval: Approval) -> None:
     """Write the approval of a table.
 
     Raises:
@@ -102,7 +102,7 @@ def write_approval(lake: Lake, table: str, approval: Approval) -> None:
     replace(file, sealed_members({"format": _FORMAT, **asdict(approval)}))
 
 
-def approved_head(lake: Lake, table: str, head: Head | None) -> Head | None:
+def approved_head(lake: LakeLayout, table: str, head: Head | None) -> Head | None:
     """The head of a table as far as it is approved; None when no commit of it is.
 
     Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.expect.verdict import Verdict
     from strandline.jobs.model.options import Expectation
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content Security Policy: the page shows values of rows, and nothing in it may run or load anything."""
@@ -32,7 +32,7 @@ h2 { font-size: 1.1rem; margin: 0 } h2 small { font-weight: normal; color: #5b6b
 """
 
 
-def write_docs(lake: Lake, view: str, version: int, made: Sequence[tuple[Expectation, Verdict]]) -> None:
+def write_docs(lake: LakeLayout, view: str, version: int, made: Sequence[tuple[Expectation, Verdict]]) -> None:
     """Write the page of a view, in the place of the one before.
 
     Raises:
@@ -43,7 +43,7 @@ def write_docs(lake: Lake, view: str, version: int, made: Sequence[tuple[Expecta
     replace(file, page(view, version, made).encode())
 
 
-def read_docs(lake: Lake, view: str) -> bytes | None:
+def read_docs(lake: LakeLayout, view: str) -> bytes | None:
     """The page of a view; None when its expectations were not validated yet."""
     try:
         return lake.data_docs(view).read_bytes()

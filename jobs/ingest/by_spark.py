@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
 from strandline.jobs.ingest.ranges import ranges_of
 from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
-from strandline.state_store.spark.table import Table
+from strandline.state_store.spark.table import SparkTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ class SparkIntake(Intake):
         super().__init__(target)
         self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
 
-    def _table(self, spec: TableSpec) -> Table:
-        return Table(self._rows.sparkSession, self._target.lake.table(spec.name), spec)
+    def _table(self, spec: TableSpec) -> SparkTable:
+        return SparkTable(self._rows.sparkSession, self._target.lake.table(spec.name), spec)
 
     def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
         from pyspark.sql import functions as f

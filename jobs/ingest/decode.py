@@ -27,7 +27,7 @@ from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROS
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.timestamps import reader
 from strandline.jobs.ingest.logs.delta_log import RowRecords
-from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
+from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, RangeTotals
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ALL_HEADERS
 from strandline.jobs.model.errors import DeltaRowsRemoved, DeltaSchemaChanged
@@ -110,7 +110,7 @@ class Decoder:
         )
         self._event_time = reader(source.timestamp_format) if source.timestamp is not None else None
         self._seconds_ahead = seconds_ahead
-        self.tally = Tally()
+        self.tally = RangeTotals()
 
     def decode(self, records: Records) -> pa.RecordBatch:
         """One row per record, good or broken."""

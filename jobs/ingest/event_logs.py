@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Source
     from strandline.state_store.commits import Head
     from strandline.state_store.delta.stored_table import StoredTable
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 Offsets = Mapping[str, int]
 """{partition: next offset}"""
@@ -84,12 +84,14 @@ class Target:
 
     source: Source
     place: int
-    lake: Lake
+    lake: LakeLayout
     writer: str
     topic_id: str
 
     @classmethod
-    def of_all(cls, sources: Sequence[Source], lake: Lake, writer: str, topic_ids: Mapping[str, str]) -> list[Target]:
+    def of_all(
+        cls, sources: Sequence[Source], lake: LakeLayout, writer: str, topic_ids: Mapping[str, str]
+    ) -> list[Target]:
         """Those of a pipeline. Args: `topic_ids` are {topic: id}."""
         return [
             cls(source, place, lake, writer, topic_ids.get(source.topic, "")) for place, source in enumerate(sources)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # The check that a topic still holds the last records that were read from it.
@@ -38,7 +38,7 @@ LeaderEpochs = dict[str, dict[int, int]]
 """{topic: {partition: number of its leader's term}}."""
 
 
-def check_same_records(sources: Sequence[Source], lake: Lake, log: Log, now: LeaderEpochs) -> bool:
+def check_same_records(sources: Sequence[Source], lake: LakeLayout, log: Log, now: LeaderEpochs) -> bool:
     """Check the last records that the commits of `sources` name.
 
     Args:
@@ -90,7 +90,7 @@ def _replaced(source: Source, partition: int, offset: int, epoch: int, seen: str
     )
 
 
-def current_ids(sources: Sequence[Source], lake: Lake, log: Log) -> dict[str, str]:
+def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[str, str]:
     """{topic: its id} of the topics to read; an unknown id is empty.
 
     Raises:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection as Connection
 
-    from strandline.jobs.ingest.source import Reading
+    from strandline.jobs.ingest.source import IntakeRange
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.engine import DuckDBEngine
     from strandline.state_store.tablespec import TableSpec
@@ -59,7 +59,7 @@ class SmallBatches:
     """
 
     def __init__(
-        self, reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine, *, available_now: bool = False
+        self, reading: IntakeRange, checkpoint: Path, duckdb_engine: DuckDBEngine, *, available_now: bool = False
     ) -> None:
         self.start = reading.start
         self._most_rows = reading.settings.ingest.driver_rows
@@ -130,7 +130,7 @@ class SmallBatches:
 
 
 def small_batches(
-    reading: Reading, checkpoint: Path, duckdb_engine: DuckDBEngine | None, *, available_now: bool = False
+    reading: IntakeRange, checkpoint: Path, duckdb_engine: DuckDBEngine | None, *, available_now: bool = False
 ) -> SmallBatches | None:
     """The small micro-batches of a query; None without a DuckDB engine: Spark takes in every one."""
     if duckdb_engine is None:

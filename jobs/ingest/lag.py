@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
-def lag(source: Source, lake: Lake, log: Log) -> int:
+def lag(source: Source, lake: LakeLayout, log: Log) -> int:
     """The number of records from the event log's last commit to the topic's end; 0 while there is no topic.
 
     An upper bound of the events with Kafka's transactions, whose marks take offsets too.
@@ -36,7 +36,7 @@ MOST_PARTITIONS: Final = 16
 """Of those that are furthest behind: to read one record of Kafka takes a connection of its own."""
 
 
-def waiting_since(source: Source, lake: Lake, log: Log, most: int | None = None) -> int | None:
+def waiting_since(source: Source, lake: LakeLayout, log: Log, most: int | None = None) -> int | None:
     """The time of the oldest record that is not in the event log, in milliseconds since the epoch; None when none waits
     that has a time.
 
@@ -61,7 +61,7 @@ def _time_at(log: Log, topic: str, partition: int, offset: int) -> Iterator[int]
         yield from (moment for moment in records.timestamps[:1] if moment >= 0)
 
 
-def behind(sources: Sequence[Source], lake: Lake, log: Log) -> bool:
+def behind(sources: Sequence[Source], lake: LakeLayout, log: Log) -> bool:
     """True if a topic holds records that are not in the lake.
 
     Raises:

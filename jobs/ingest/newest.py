@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.delta.statistics import Predicate
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 Row = dict[str, Any]
 """{column: value}, as Arrow's `to_pylist` gives them."""
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 _MOST_WAITING = 100_000
 
 
-def newest_row(source: Source, key: Mapping[str, object], settings: Settings, lake: Lake) -> Row | None:
+def newest_row(source: Source, key: Mapping[str, object], settings: Settings, lake: LakeLayout) -> Row | None:
     """The row that the table of `source` will have for a key once its topic is taken in; None when there is none.
 
     Who writes to the topic meanwhile is not seen, as with any reader of a log.
@@ -63,7 +63,7 @@ def newest_row(source: Source, key: Mapping[str, object], settings: Settings, la
     return row
 
 
-def _formats(source: Source, settings: Settings, lake: Lake) -> tuple[Format | None, Format | None]:
+def _formats(source: Source, settings: Settings, lake: LakeLayout) -> tuple[Format | None, Format | None]:
     def registry() -> Any:
         from strandline.jobs.ingest.formats.registry import open_registry
 
@@ -72,7 +72,7 @@ def _formats(source: Source, settings: Settings, lake: Lake) -> tuple[Format | N
     return open_format(source, "key", registry), open_format(source, "value", registry)
 
 
-def _stored(source: Source, key: Mapping[str, object], lake: Lake) -> Row | None:
+def _stored(source: Source, key: Mapping[str, object], lake: LakeLayout) -> Row | None:
     path = lake.table(source.name)
     head = reader.head(path)
     if head is None:
@@ -86,7 +86,7 @@ def _stored(source: Source, key: Mapping[str, object], lake: Lake) -> Row | None
     return next((row for row in _rows(found) if _has(row, key)), None)
 
 
-def _reflected(source: Source, lake: Lake) -> dict[str, int]:
+def _reflected(source: Source, lake: LakeLayout) -> dict[str, int]:
     """{partition: next offset} that the table's rows reflect: those of the event log's version in its last commit."""
     head = reader.head(lake.table(source.name))
     event_log = tables.event_log(source)

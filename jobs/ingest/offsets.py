@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from strandline.jobs.ingest.logs.log import Log
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 Offsets = dict[str, dict[str, int]]
 
 
-def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
+def committed_offsets(source: Source, lake: LakeLayout) -> dict[str, int]:
     """{partition: next offset} that the source's event log holds; empty before its first commit. Raises TableLost."""
     from strandline.state_store.delta.heads import head
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.formats.format import Format
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 ROWTIME = "rowtime"
 TOMBSTONE = "__tombstone"
 
 
-def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: Lake) -> int:
+def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: LakeLayout) -> int:
     """Append rows to the source's topic, which is created if absent; returns the number of rows.
 
     A row maps columns to Python values; columns left out are NULL. `rowtime` (milliseconds since the epoch, or a
@@ -41,7 +41,9 @@ def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: 
     return len(append_records(source, encode_rows(source, rows, settings, lake), settings, lake))
 
 
-def append_records(source: Source, records: Sequence[Record], settings: Settings, lake: Lake) -> list[tuple[int, int]]:
+def append_records(
+    source: Source, records: Sequence[Record], settings: Settings, lake: LakeLayout
+) -> list[tuple[int, int]]:
     """Append records to the source's topic, which is created if absent; the partition and offset of each.
 
     Raises:
@@ -50,7 +52,9 @@ def append_records(source: Source, records: Sequence[Record], settings: Settings
     return open_with_topic(source, settings, lake).produce(source.topic, records)
 
 
-def encode_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: Lake) -> list[Record]:
+def encode_rows(
+    source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: LakeLayout
+) -> list[Record]:
     """The records of `rows`; see `insert_rows`."""
 
     def registry() -> Any:

@@ -26,7 +26,7 @@ RANGE_TYPE: Final = (
 
 
 @dataclass
-class Tally:
+class RangeTotals:
     """Totals of a range so far.
 
     Attributes:
@@ -70,7 +70,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Range:
-    """A range row as the driver has it; attributes as of `Tally`. Times in microseconds; None: there is none."""
+    """A range row as the driver has it; attributes as of `RangeTotals`. Times in microseconds; None: there is none."""
 
     partition: str
     next: int

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 FORMAT = "strandline"
 # Spark shows a source's options in plans and logs, but for names that match its redaction pattern: `secret` does, and
@@ -65,7 +65,7 @@ def register(spark: SparkSession) -> None:
 
 
 @dataclass(frozen=True)
-class Reading:
+class IntakeRange:
     """What a query reads: the topics of a pipeline, each partition from the first record that is not in the lake.
 
     Attributes:
@@ -74,7 +74,7 @@ class Reading:
     """
 
     settings: Settings
-    lake: Lake
+    lake: LakeLayout
     sources: tuple[Source, ...]
     topic_ids: dict[str, str]
     start: Offsets
@@ -84,10 +84,10 @@ class Reading:
         cls,
         committed: Mapping[str, Mapping[str, int]],
         settings: Settings,
-        lake: Lake,
+        lake: LakeLayout,
         sources: Sequence[Source],
         topic_ids: Mapping[str, str],
-    ) -> Reading:
+    ) -> IntakeRange:
         """What is to be read after what is committed.
 
         Args:
@@ -138,8 +138,8 @@ class StrandlineSource(DataSource):
         return TopicsReader(self._reading, to_arrow_schema(schema, timezone="UTC"))
 
     @property
-    def _reading(self) -> Reading:
-        loaded: Reading = pickle.loads(base64.b64decode(self._plan))  # noqa: S301  (our own)
+    def _reading(self) -> IntakeRange:
+        loaded: IntakeRange = pickle.loads(base64.b64decode(self._plan))  # noqa: S301  (our own)
         return loaded
 
 
@@ -157,7 +157,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: of the record batches, see `jobs.ingest.decode`.
     """
 
-    def __init__(self, reading: Reading, schema: pa.Schema) -> None:
+    def __init__(self, reading: IntakeRange, schema: pa.Schema) -> None:
         self._settings, self._lake, self._sources = reading.settings, reading.lake, reading.sources
         self._topic_ids = reading.topic_ids
         self._start = reading.start

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _ROW = 0
 """The key of a clock's one row."""
@@ -36,7 +36,7 @@ class Ticks:
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
-    def tick(self, sources: Sequence[Source], settings: Settings, lake: Lake) -> bool:
+    def tick(self, sources: Sequence[Source], settings: Settings, lake: LakeLayout) -> bool:
         """Write the time to each clock that is due; the first time all are. True if any was.
 
         Raises:

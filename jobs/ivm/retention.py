@@ -27,9 +27,9 @@ from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import DAY_MS
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.trims import Keeper, Limits, TrimPlan, is_due, plan_trim, trim
+from strandline.state_store.delta.trims import Keeper, TrimLimits, TrimPlan, is_due, plan_trim, trim
 from strandline.state_store.errors import StoreError, StrandlineError, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _PARTIAL: Final = "STATE = 'partial': a key that is asked for is computed from every event"
 
 
-def keepers_of(source: Source, lake: Lake, catalog: Catalog, now: int) -> list[Keeper]:
+def keepers_of(source: Source, lake: LakeLayout, catalog: Catalog, now: int) -> list[Keeper]:
     """Who keeps events of a source's log.
 
     Args:
@@ -115,7 +115,7 @@ def _is_maintained(definition: Definition) -> bool:
     return isinstance(definition, InsertQuery) or definition.kind == "table"
 
 
-def _of_stage(owned: OwnedStage, source: Source, heads: Heads, lake: Lake) -> Keeper:
+def _of_stage(owned: OwnedStage, source: Source, heads: Heads, lake: LakeLayout) -> Keeper:
     """What a stage over the log keeps of it."""
     who, log = sentence("'{}'", Name(owned.definition.name)), tables.event_log(source)
     why = keeps_all(owned, log, heads)
@@ -165,12 +165,12 @@ def _partial_over(name: str, catalog: Catalog) -> list[View]:
     return found
 
 
-def _of_leases(log: str, source: Source, lake: Lake, now: int) -> Iterator[Keeper]:
+def _of_leases(log: str, source: Source, lake: LakeLayout, now: int) -> Iterator[Keeper]:
     for lease in leases.living(lake.table(log), now):
         yield _upto(f"the lease of '{lease.reader}'", lease.version, source, lake)
 
 
-def _upto(who: str, version: int, source: Source, lake: Lake) -> Keeper:
+def _upto(who: str, version: int, source: Source, lake: LakeLayout) -> Keeper:
     """What a reader keeps that stands at a version of the log."""
     try:
         record = reader.record_at(lake.table(tables.event_log(source)), version)
@@ -250,14 +250,14 @@ def plan_log_trim(
     Raises:
         CorruptState, VersionGone, ForeignWrite: a table does not read.
     """
-    lake, days = Lake(settings.lake), settings.retention.events_days
+    lake, days = LakeLayout(settings.lake), settings.retention.events_days
     retention = LogRetention.read(source.options, None if days is None else int(days * DAY_MS))
     path = lake.table(tables.event_log(source))
     head = None if retention.endless else reader.head(path)
     if head is None:
         return None
     now = log.now_ms() if now is None else now
-    limits = Limits(None if retention.age_ms is None else now - retention.age_ms, retention.size)
+    limits = TrimLimits(None if retention.age_ms is None else now - retention.age_ms, retention.size)
     snapshot = read_snapshot(path, head.version)
     keepers = keepers_of(source, lake, catalog, now) if is_due(snapshot, limits) else ()
     if not held and any(keeper.upto is None for keeper in keepers):
@@ -274,7 +274,7 @@ def trim_log(source: Source, settings: Settings, now: int | None = None) -> Head
         CommitConflict: another writer has committed since.
         Others: as of `plan_log_trim`.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     with locked(lake.catalog):
         catalog = Catalog(lake)
         found = catalog.find(source.name)
@@ -296,7 +296,7 @@ def trim_log(source: Source, settings: Settings, now: int | None = None) -> Head
 # began.
 
 
-def begins_late(definition: View | InsertQuery, catalog: Catalog, lake: Lake) -> tuple[str, ...]:
+def begins_late(definition: View | InsertQuery, catalog: Catalog, lake: LakeLayout) -> tuple[str, ...]:
     """What a definition that is computed from history now will lack: for each trimmed log that it reads, in words,
     where the log begins, and why it keeps what is left.
 
@@ -363,7 +363,7 @@ class TrimUpkeep:
 
 def _trimmed_now(name: str, settings: Settings) -> Head | None:
     """The trim of one source's log, as its statement says now; None when nothing goes."""
-    catalog = Catalog(Lake(settings.lake))
+    catalog = Catalog(LakeLayout(settings.lake))
     source = catalog.find(name)
     if not isinstance(source, Source):
         return None

@@ -24,7 +24,7 @@ from strandline.state_store.paths import files_in
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 HOURS: Final = 24.0
@@ -53,7 +53,7 @@ class Acknowledgement:
         return f"acknowledged by {self.by}{f': {self.note}' if self.note else ''}"
 
 
-def acknowledge(lake: Lake, identity: str, by: str, now_ms: int, note: str = "", hours: float = HOURS) -> None:
+def acknowledge(lake: LakeLayout, identity: str, by: str, now_ms: int, note: str = "", hours: float = HOURS) -> None:
     """Acknowledge an alert, in the place of an earlier acknowledgement of it.
 
     Raises:
@@ -64,7 +64,7 @@ def acknowledge(lake: Lake, identity: str, by: str, now_ms: int, note: str = "",
     replace(_path(lake, identity), json.dumps({"format": _FORMAT, **asdict(made)}).encode())
 
 
-def acknowledgements(lake: Lake, now_ms: int) -> dict[str, Acknowledgement]:
+def acknowledgements(lake: LakeLayout, now_ms: int) -> dict[str, Acknowledgement]:
     """{identity of an alert: its acknowledgement}, of those whose time is not up. One that does not read is none."""
     found = {}
     for file in files_in(lake.acknowledged, ".json"):
@@ -77,12 +77,12 @@ def acknowledgements(lake: Lake, now_ms: int) -> dict[str, Acknowledgement]:
     return found
 
 
-def forget(lake: Lake, identities: Iterable[str]) -> None:
+def forget(lake: LakeLayout, identities: Iterable[str]) -> None:
     """Forget the acknowledgements of alerts that are over: when they fire again, they are new."""
     for identity in identities:
         remove_file(_path(lake, identity))
 
 
-def _path(lake: Lake, identity: str) -> LakePath:
+def _path(lake: LakeLayout, identity: str) -> LakePath:
     # An identity may hold any text, and be longer than a file's name.
     return lake.acknowledged / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"

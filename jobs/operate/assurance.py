@@ -28,7 +28,7 @@ from strandline.jobs.operate.verify.proved import last_proof
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.open import lake_path
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def assurances(settings: Settings, now_ms: int) -> list[Assurance]:
     Raises:
         CorruptState: a file of the drills' history does not read back.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     found = _Found(settings, lake, catalog, now_ms)
     return [found.of(each) for each in catalog.definitions() if isinstance(each, View) and not each.partial]
@@ -96,7 +96,7 @@ def assurances(settings: Settings, now_ms: int) -> list[Assurance]:
 class _Found:
     """What is known of all views together; read once."""
 
-    def __init__(self, settings: Settings, lake: Lake, catalog: Catalog, now_ms: int) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog, now_ms: int) -> None:
         self._lake, self._catalog, self._now_ms = lake, catalog, now_ms
         self._waiting = Waiting(catalog, lake, open_log(settings, lake))
         self._drills = _last_of_each(history(lake))

@@ -17,7 +17,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
-from strandline.jobs.ivm.refresh.full_recompute import Part, backfill_decided
+from strandline.jobs.ivm.refresh.full_recompute import RecomputedPart, backfill_decided
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.definitions import InsertQuery, View
@@ -37,7 +37,7 @@ from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, Text, sentence
 
 # The columns of a view by whose values its rows can be separated: times that are part of the row's key.
@@ -268,7 +268,7 @@ def plan_backfill(settings: Settings, name: str, period: Period, by: str | None 
         RefreshFailed: the view has no rows yet.
         VersionGone, CorruptState, ForeignWrite: its table, or what it reads, is broken: verify it first.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     view = catalog.get(name)
     if not isinstance(view, View) or view.partial:
@@ -338,7 +338,7 @@ def execute_backfill(settings: Settings, plan: BackfillPlan, steps: Steps) -> Ba
         RefreshFailed: the rows do not prove right, or the view got another definition meanwhile.
         StrandlineError: as of `backfill_decided`. Nothing was changed by any of these.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     writer = f"backfill/{os.getpid()}"
     with sole_writer(lake, plan.pipeline, writer):
         catalog = _unchanged(plan, lake)
@@ -352,7 +352,7 @@ def execute_backfill(settings: Settings, plan: BackfillPlan, steps: Steps) -> Ba
             heads, item = Heads(lake), plan.item
             decision = decide(item.stages[-1], item.options.errors, item.letters(item.stages[-1]), heads)
             said = f"the rows whose {plan.column.name} is {plan.period}"
-            part = Part(plan.condition, said, proof.check)
+            part = RecomputedPart(plan.condition, said, proof.check)
             steps.begin("computing the rows of the range", plan.rows_read)
             done = backfill_decided(context, heads, decision, item.owner(item.stages[-1]), part)
             steps.done("nothing differs" if done.version is None else f"version {done.version} has the difference")
@@ -400,7 +400,7 @@ def _check_whole(table: Opened) -> None:
         raise RefreshFailed(outcome.what, where=Text(Name(table.subject.table)), hint=table.subject.hint)
 
 
-def _unchanged(plan: BackfillPlan, lake: Lake) -> Catalog:
+def _unchanged(plan: BackfillPlan, lake: LakeLayout) -> Catalog:
     """The catalog, in which the view is what was planned.
 
     Raises:
@@ -418,7 +418,7 @@ def _unchanged(plan: BackfillPlan, lake: Lake) -> Catalog:
 
 
 @contextmanager
-def _surroundings(settings: Settings, lake: Lake, catalog: Catalog, writer: str) -> Iterator[RunContext]:
+def _surroundings(settings: Settings, lake: LakeLayout, catalog: Catalog, writer: str) -> Iterator[RunContext]:
     """The surroundings of the computation: the DuckDB engine of this process, and the functions that users wrote."""
     functions = Library(catalog.functions.values(), settings.functions.modules)
     with DuckDBEngine(*settings.kernel_size) as duckdb_engine:

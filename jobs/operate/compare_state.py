@@ -41,7 +41,7 @@ from strandline.jobs.run.shared import shared_tables
 from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
@@ -152,7 +152,7 @@ def compare_state(settings: Settings, name: str, *, epochs: int = EPOCHS, scratc
         CorruptState, ForeignWrite, VersionGone: an input is broken.
         SqlError: the view's query no longer fits its inputs.
     """
-    live = Lake(settings.lake)
+    live = LakeLayout(settings.lake)
     catalog = Catalog(live)
     view = catalog.find(name)
     if not isinstance(view, View):
@@ -183,9 +183,9 @@ class _Trial:
     def __init__(self, settings: Settings, view: View, state: State, folder: Path, epochs: int) -> None:
         self._settings = settings
         self._state = state
-        self._live = Catalog(Lake(settings.lake))
+        self._live = Catalog(LakeLayout(settings.lake))
         self._view = replace(view, options={**view.options, "STATE": state})
-        self._lake = copy_tables(Lake(settings.lake), view.inputs, folder)
+        self._lake = copy_tables(LakeLayout(settings.lake), view.inputs, folder)
         self._catalog = Catalog(self._lake)
         self._library = Library(self._catalog.functions.values(), settings.functions.modules)
         self._inputs = _Inputs([_on_disk(self._lake, each) for each in view.inputs], epochs)
@@ -319,7 +319,7 @@ def _entry(path: Path, version: int) -> Path:
     return file
 
 
-def _on_disk(lake: Lake, table: str) -> Path:
+def _on_disk(lake: LakeLayout, table: str) -> Path:
     path = lake.table(table)
     assert isinstance(path, Path), "a copy lies on this machine's disk"
     return path

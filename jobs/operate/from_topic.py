@@ -33,7 +33,7 @@ from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
 
@@ -123,7 +123,7 @@ def plan_from_topic(settings: Settings, name: str) -> FromTopicPlan:
         TopicMoved: it was written to meanwhile.
         TopicTaken, TopicDiffers: it does not add up to that version.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     view = published_view(Catalog(lake), name)
     source = topic_as_source(view)
     position, rows = _read(source, settings, lake)
@@ -139,7 +139,7 @@ def execute_from_topic(settings: Settings, planned: FromTopicPlan) -> FromTopic:
         UnknownName: the view was dropped meanwhile.
         WriterBusy: the view's pipeline is running.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     stage = plan(published_view(catalog, planned.view), catalog).stages[-1]
     with sole_writer(lake, planned.pipeline, f"{planned.pipeline}/{os.getpid()}"):
@@ -147,7 +147,7 @@ def execute_from_topic(settings: Settings, planned: FromTopicPlan) -> FromTopic:
     return FromTopic(planned.view, planned.topic, planned.rows.num_rows, planned.version, made.version)
 
 
-def _read(source: Source, settings: Settings, lake: Lake) -> tuple[Position, pa.Table]:
+def _read(source: Source, settings: Settings, lake: LakeLayout) -> tuple[Position, pa.Table]:
     """The version that the topic holds, and its rows."""
     topic = open_topic(source, settings, lake)
     try:
@@ -195,7 +195,7 @@ def _record(position: Position, source: Source, pipeline: str) -> CommitRecord:
     )
 
 
-def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record: CommitRecord) -> Head:
+def _stored(settings: Settings, lake: LakeLayout, stage: Stage, rows: pa.Table, record: CommitRecord) -> Head:
     """Commit the rows in the place of all that the table has."""
     engine = engine_of("duckdb")
     state = state_type(stage)
@@ -216,7 +216,7 @@ def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record
         return table.replace_all(text, difference(stage, stage, before, text), following, head)
 
 
-def _standing(lake: Lake, table: str) -> Head | None:
+def _standing(lake: LakeLayout, table: str) -> Head | None:
     """The table as it stands; None when there is none that can be read."""
     try:
         return reader.current_head(lake.table(table))

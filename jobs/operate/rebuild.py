@@ -31,7 +31,7 @@ from strandline.jobs.run.schedule import gated_in, maintained
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import CorruptState, InputReplaced, StoreError, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import is_folder
 from strandline.state_store.wording import Name, Text, joined, sentence
 
@@ -146,7 +146,7 @@ def plan_rebuilds(settings: Settings, names: Sequence[str]) -> list[RebuildPlan]
 
     Raises: as `plan_rebuild`.
     """
-    catalog = Catalog(Lake(settings.lake))
+    catalog = Catalog(LakeLayout(settings.lake))
     pipelines: dict[str, list[str]] = {}
     for meant in dict.fromkeys(each for name in names for each in _definitions(name, catalog)):
         pipelines.setdefault(catalog.get(meant).pipeline, []).append(meant)
@@ -169,7 +169,7 @@ def plan_rebuild(settings: Settings, *names: str, after: Set[str] = frozenset())
         OffsetsVanished: the topic no longer has all records of a source.
         CorruptState, ForeignWrite, VersionGone: what one of them is computed from is to be mended with it.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     topics, aside = dict[str, tuple[str, int]](), set[str]()
     definitions = [catalog.get(name) for name in names]
@@ -200,7 +200,7 @@ def plan_rebuild(settings: Settings, *names: str, after: Set[str] = frozenset())
     )
 
 
-def check_kept(settings: Settings, lake: Lake, source: Source) -> None:
+def check_kept(settings: Settings, lake: LakeLayout, source: Source) -> None:
     """Raise OffsetsVanished unless the topic still has every record from its beginning; DeltaVersionGone unless the
     Delta table of a source has every version from the one on that it begins with."""
     if source.foreign:
@@ -215,7 +215,7 @@ def check_kept(settings: Settings, lake: Lake, source: Source) -> None:
         )
 
 
-def readers_elsewhere(lake: Lake, pipeline: str, aside: Set[str]) -> tuple[str, ...]:
+def readers_elsewhere(lake: LakeLayout, pipeline: str, aside: Set[str]) -> tuple[str, ...]:
     """The definitions of other pipelines that read a table which is begun anew."""
     catalog = Catalog(lake)
     others = [other for other in catalog.pipelines() if aside and other != pipeline]
@@ -232,7 +232,7 @@ class _Computed:
     """
 
     def __init__(
-        self, lake: Lake, names: Set[str], aside: Set[str], items: Sequence[RefreshUnit], after: Set[str]
+        self, lake: LakeLayout, names: Set[str], aside: Set[str], items: Sequence[RefreshUnit], after: Set[str]
     ) -> None:
         self._lake, self._items, self._after = lake, items, after
         self.gone = set(aside)
@@ -294,14 +294,14 @@ def named_by(item: RefreshUnit) -> tuple[str, ...]:
     return (item.name, item.target, *item.serves)
 
 
-def _stands(lake: Lake, stage: Stage, owner: Owner) -> bool:
+def _stands(lake: LakeLayout, stage: Stage, owner: Owner) -> bool:
     try:
         return current_head(lake, stage, owner) is not None
     except (CorruptState, VersionGone):
         return False
 
 
-def _reads_back(lake: Lake, table: str) -> bool:
+def _reads_back(lake: LakeLayout, table: str) -> bool:
     try:
         heads.head(lake, table)
     except StoreError:
@@ -342,7 +342,7 @@ def _read_by(pipeline: str, catalog: Catalog) -> set[str]:
     return {tables.parted(name)[0] for level in levels for item in level for name in item.inputs}
 
 
-def _records(settings: Settings, lake: Lake, topic: str) -> int:
+def _records(settings: Settings, lake: LakeLayout, topic: str) -> int:
     log = open_log(settings, lake)
     begins = log.begin_offsets(topic)
     return sum(log.span(topic, each, begins.get(each, 0), end) for each, end in log.end_offsets(topic).items())
@@ -386,7 +386,7 @@ def rebuild(settings: Settings, *names: str, spark: SparkSession | None = None, 
 
 def broken_definitions(settings: Settings, steps: Steps = UNWATCHED) -> list[str]:
     """The definitions of the lake for which `strandline verify` names a rebuild as the way out."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     owners = {each.table: each.owner for each in subjects((), Catalog(lake), lake)}
     wrong = (each for each in verify(settings, steps=steps) if each.ok is False)
     found = dict.fromkeys(owners[each.table] for each in wrong if (each.hint or "").startswith(REBUILD_HINT))
@@ -410,7 +410,7 @@ def execute_rebuild(
         WriterBusy: the pipeline is running.
         ViewsStopped: something that reads it could not follow; what was rebuilt stays.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     with opened(settings, plan.pipeline, spark) as (stream, began):
         catalog = Catalog(lake)
         definitions = [catalog.get(name) for name in plan.names]

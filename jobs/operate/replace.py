@@ -41,7 +41,7 @@ from strandline.jobs.run.standby import catch_up, discard_standby, next_to, stan
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def changing(settings: Settings, definition: Source | View) -> Iterator[tuple[He
         WriterBusy: another process is changing it, or a run has not taken what was left for minutes.
         RefreshFailed: what was left is this definition, and was given up.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     with sole_writer(lake, tables.standby(definition.name), f"{definition.name}/{os.getpid()}") as lock:
         left = replacements.find(definition.name, lake)
         if left is not None and left.refused is not None:
@@ -87,7 +87,7 @@ def changing(settings: Settings, definition: Source | View) -> Iterator[tuple[He
         yield lock, left
 
 
-def stands(definition: Source | View, lake: Lake) -> bool:
+def stands(definition: Source | View, lake: LakeLayout) -> bool:
     """True if the definition stands: what a killed process had begun, and was ended, has led to the same one."""
     found = Catalog(lake).find(definition.name)
     return found is not None and same(found, definition)
@@ -96,7 +96,7 @@ def stands(definition: Source | View, lake: Lake) -> bool:
 @contextmanager
 def engines(settings: Settings, pipeline: str, catalog: Catalog, lock: HeldLock) -> Iterator[RunContext]:
     """The surroundings of refreshes that this process makes for a pipeline."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     functions = Library(catalog.functions.values(), settings.functions.modules)
     with Session(settings, lake, lock) as session, duckdb_engine_for(settings) as duckdb_engine:
         yield RunContext(
@@ -111,7 +111,7 @@ def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
         RefreshFailed: it was given up.
         WriterBusy: a run has not taken it for minutes; it was taken back.
     """
-    lake, name = Lake(settings.lake), intent.name
+    lake, name = LakeLayout(settings.lake), intent.name
     deadline = time.monotonic() + _HANDED_OVER_SECONDS
     while (found := replacements.find(name, lake)) is not None and found.refused is None:
         try:
@@ -131,7 +131,7 @@ def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
         raise RefreshFailed(sentence("'{}' keeps its definition: {}", Name(name), found.refused))
 
 
-def _taken_back(intent: Replacement, lake: Lake) -> bool:
+def _taken_back(intent: Replacement, lake: LakeLayout) -> bool:
     """Take the intent back, unless a run is at it already."""
     with locked(lake.catalog):
         if replacements.find(intent.name, lake) != intent:
@@ -163,7 +163,7 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
             for minutes. It is as it was.
         StrandlineError: a fault after the columns were given; what is left, the next run does.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     with changing(settings, definition) as (lock, _):
         if stands(definition, lake):
             return
@@ -173,7 +173,7 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
         hand_over(settings, Replacement(definition), lock)
 
 
-def _check(present: Source, lake: Lake) -> None:
+def _check(present: Source, lake: LakeLayout) -> None:
     """Check that the source is what it was, and that no view which reads it is about to have another definition."""
     if Catalog(lake).find(present.name) != present:
         raise RefreshFailed(
@@ -211,7 +211,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
         WriterBusy: the view is being replaced by another process, or a run has not taken the definition for minutes.
         StrandlineError: as of a refresh. The view is as it was.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     with changing(settings, definition) as (lock, left):
         if stands(definition, lake):
             return None if left is None else left.unproved
@@ -236,7 +236,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
     return unproved
 
 
-def _unchanged(present: View, lake: Lake) -> Catalog:
+def _unchanged(present: View, lake: LakeLayout) -> Catalog:
     """The catalog, in which the view still is what the next definition was checked against. Raises RefreshFailed."""
     catalog = Catalog(lake)
     if catalog.find(present.name) != present:
@@ -247,7 +247,7 @@ def _unchanged(present: View, lake: Lake) -> Catalog:
     return catalog
 
 
-def check_events(present: View, catalog: Catalog, lake: Lake) -> None:
+def check_events(present: View, catalog: Catalog, lake: LakeLayout) -> None:
     """Check that nothing is lost that only the present rows hold: the next ones are computed from what is left of the
     event logs. Raises EventsGone."""
     heads = Heads(lake)
@@ -256,7 +256,7 @@ def check_events(present: View, catalog: Catalog, lake: Lake) -> None:
             check_stage(lake, heads, stage, Owner(item.fingerprint))
 
 
-def _check_inputs(definition: View, before: Catalog, now: Catalog, lake: Lake) -> None:
+def _check_inputs(definition: View, before: Catalog, now: Catalog, lake: LakeLayout) -> None:
     """Check that the next definition was made over the columns that its inputs have, and keep. Raises RefreshFailed."""
     for name in definition.inputs:
         source = now.find(name)
@@ -346,6 +346,6 @@ def _prove(standby: Standby, catalog: Catalog, context: RunContext) -> str | Non
     return None
 
 
-def _subject(item: RefreshUnit, definition: View, lake: Lake) -> Subject:
+def _subject(item: RefreshUnit, definition: View, lake: LakeLayout) -> Subject:
     as_standby = replace(definition, name=item.target)
     return Subject(item.target, lake.table(item.target), definition.name, as_standby, "rows", item.fingerprint, "")

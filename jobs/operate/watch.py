@@ -28,7 +28,7 @@ from strandline.jobs.operate.quality.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store import leases
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import folders_in
 from strandline.state_store.wording import Name, sentence
 
@@ -78,7 +78,7 @@ class Alert:
 
 def alerts(settings: Settings, now_ms: int) -> list[Alert]:
     """The alerts of a lake at a moment, in milliseconds since the epoch. No rows are read."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     errors = {name: broken.error() for name, broken in catalog.broken.items()}
     found = [Alert("broken", name, error.message, error.hint or "") for name, error in errors.items()]
@@ -117,7 +117,7 @@ def _of_run(pipeline: str, beat: Heartbeat, now_ms: int) -> Iterator[Alert]:
         yield Alert("stopped", table, why, sentence("type: strandline rebuild {}", Name(table, shlex.quote)))
 
 
-def _held(catalog: Catalog, lake: Lake) -> Iterator[Alert]:
+def _held(catalog: Catalog, lake: LakeLayout) -> Iterator[Alert]:
     for each in catalog.definitions():
         if isinstance(each, View | Source) and Ownership.read(each.options).blocking:
             try:
@@ -130,7 +130,7 @@ def _held(catalog: Catalog, lake: Lake) -> Iterator[Alert]:
                 yield Alert("held", each.name, f"what reads it waits: it breaks {approval.why}", hint)
 
 
-def _stale(catalog: Catalog, settings: Settings, lake: Lake, now_ms: int) -> Iterator[Alert]:
+def _stale(catalog: Catalog, settings: Settings, lake: LakeLayout, now_ms: int) -> Iterator[Alert]:
     signs = HealthChecks(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms)
     for view in catalog.definitions():
         if isinstance(view, View) and not view.partial:
@@ -140,7 +140,7 @@ def _stale(catalog: Catalog, settings: Settings, lake: Lake, now_ms: int) -> Ite
                 yield Alert("stale", view.name, f"staler than its {target:g} s", f"is '{view.pipeline}' running?")
 
 
-def _of_leases(table: str, lake: Lake, now_ms: int) -> Iterator[Alert]:
+def _of_leases(table: str, lake: LakeLayout, now_ms: int) -> Iterator[Alert]:
     path = lake.table(table)
     try:
         dying = [each for each in leases.living(path, now_ms) if each.until <= now_ms + LEASE_ENDS_WITHIN_MS]

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
     from strandline.jobs.serve.pull import Answer
-    from strandline.jobs.serve.terms import Spent, Terms
+    from strandline.jobs.serve.terms import QueryBudget, Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # What a SELECT asks of a partial view: the keys that its WHERE names.
@@ -43,14 +43,14 @@ MOST_KEYS: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedKeys:
     """The keys of a partial view that a query reads."""
 
     plan: PartialPlan
     keys: list[Key]
 
 
-def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Asked | None:
+def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> AskedKeys | None:
     """The keys that a query asks of a partial view; None when it reads none.
 
     Args:
@@ -76,7 +76,7 @@ def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Ask
             sentence("the query names {} keys of '{}'", f"{len(keys):,}", Name(plan.relation.name)),
             hint=f"at most {MOST_KEYS:,}",
         )
-    return Asked(plan, keys)
+    return AskedKeys(plan, keys)
 
 
 def key_required(plan: PartialPlan, missing: str) -> KeyRequired:
@@ -92,13 +92,13 @@ def key_required(plan: PartialPlan, missing: str) -> KeyRequired:
     )
 
 
-def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) -> Rows:
+def pull(statement: Select, catalog: Catalog, lake: LakeLayout, functions: Library) -> Rows:
     """Answer a SELECT with Python values; arguments and errors as of `answer`."""
     found = answer(statement, catalog, lake, functions)
     return Rows(found.names, python_rows(found.table, found.types))
 
 
-def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, terms: Terms = FREELY) -> Answer:
+def answer(statement: Select, catalog: Catalog, lake: LakeLayout, functions: Library, terms: Terms = FREELY) -> Answer:
     """Answer a SELECT. Arguments and errors as of `jobs.serve.pull.answer`."""
     return stored.answer(statement, catalog, lake, functions, terms, _Computing(catalog, lake, functions, terms.pinned))
 
@@ -106,14 +106,14 @@ def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, 
 class _Computing:
     """The partial views of a lake, computed for one query, which keeps nothing of them."""
 
-    def __init__(self, catalog: Catalog, lake: Lake, functions: Library, pinned: Pinned | None) -> None:
+    def __init__(self, catalog: Catalog, lake: LakeLayout, functions: Library, pinned: Pinned | None) -> None:
         self._pinned = pinned
         self._catalog = catalog
         self._lake = lake
         self._functions = functions
 
     def tables(
-        self, pull: PullQuery, predicate: Predicate | None, spent: Spent
+        self, pull: PullQuery, predicate: Predicate | None, spent: QueryBudget
     ) -> tuple[dict[str, pa.Table], ConsistentSnapshot] | None:
         """The rows of the keys that a query asks of a partial view.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from strandline.jobs.partial.plan import KEYS
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent
+from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits
 from strandline.state_store.delta import reader
 from strandline.state_store.tablespec import STATE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.partial.plan import PartialPlan, Route
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # The rows of leaves, read at the versions of one cut, and no more of them than a selection of values asks for.
@@ -42,7 +42,7 @@ class CutReader:
         spent: told of every batch that is read.
     """
 
-    def __init__(self, lake: Lake, cut: ConsistentSnapshot, spent: Spent) -> None:
+    def __init__(self, lake: LakeLayout, cut: ConsistentSnapshot, spent: QueryBudget) -> None:
         self._lake = lake
         self._cut = cut
         self._spent = spent
@@ -103,13 +103,15 @@ class Upqueries:
         functions: those that users wrote.
     """
 
-    def __init__(self, plan: PartialPlan, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> None:
+    def __init__(
+        self, plan: PartialPlan, lake: LakeLayout, functions: Library, limits: QueryLimits = NO_LIMITS
+    ) -> None:
         self._plan = plan
         self._lake = lake
         self._functions = functions
         self._limits = limits
 
-    def rows(self, keys: Sequence[Key], cut: ConsistentSnapshot, spent: Spent | None = None) -> pa.Table:
+    def rows(self, keys: Sequence[Key], cut: ConsistentSnapshot, spent: QueryBudget | None = None) -> pa.Table:
         """The rows of these keys, ordered by the view's key; none for a key that the view does not have.
 
         Args:
@@ -123,7 +125,7 @@ class Upqueries:
             CorruptState: an input is broken.
         """
         plan = self._plan
-        spent = spent if spent is not None else Spent(self._limits)
+        spent = spent if spent is not None else QueryBudget(self._limits)
         inputs = self._inputs(keys, CutReader(self._lake, cut, spent))
         columns = list(zip(*keys, strict=True)) if keys else [() for _ in plan.key]
         arrays = [pa.array(values, field.type) for values, field in zip(columns, plan.key_schema, strict=True)]

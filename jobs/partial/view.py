@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.jobs.partial.pull import key_required
 from strandline.jobs.partial.upquery import MOST_VALUES, CutReader, values_of
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
-from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent
+from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StoreError, TableMissing, VersionGone
 from strandline.state_store.replicas.row_bytes import RowCodec
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from strandline.jobs.partial.upquery import Key, Upqueries
     from strandline.jobs.serve.lookup import KeyValues, Lookup
     from strandline.state_store.commits import TableVersion
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 Row = dict[str, Any]
@@ -54,7 +54,7 @@ class KeyRows:
 
 
 @dataclass(frozen=True)
-class Counts:
+class CacheCounts:
     """What was done since the view was opened.
 
     Attributes:
@@ -93,7 +93,7 @@ class PartialView:
     """
 
     def __init__(
-        self, plan: PartialPlan, lake: Lake, upqueries: Upqueries, budget: int, limits: Limits = NO_LIMITS
+        self, plan: PartialPlan, lake: LakeLayout, upqueries: Upqueries, budget: int, limits: QueryLimits = NO_LIMITS
     ) -> None:
         self.plan = plan
         self._lake = lake
@@ -115,11 +115,11 @@ class PartialView:
         return self._cut
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> CacheCounts:
         """What was done so far."""
         with self._lock:
             done = self._counted
-            return Counts(
+            return CacheCounts(
                 hits=done["hits"],
                 misses=done["misses"],
                 shared=done["shared"],
@@ -176,7 +176,7 @@ class PartialView:
             tables = {name: reader.version_at(self._lake.table(name), at) for name, at in after.versions.items()}
             keys = None
             if before is not None and self._are_the_same():
-                keys = touched(self.plan, before, after, self._lake, Spent(self._limits))
+                keys = touched(self.plan, before, after, self._lake, QueryBudget(self._limits))
             with self._lock:
                 self._drop(keys)
                 self._cut, self._tables = after, tables
@@ -344,7 +344,7 @@ class Touched:
 
 
 def touched(
-    plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake, spent: Spent
+    plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: LakeLayout, spent: QueryBudget
 ) -> list[Touched] | None:
     """The keys that the changes between two cuts may touch; None for all keys, where a change leads to none.
 
@@ -361,7 +361,7 @@ def touched(
 
 
 def _touched(
-    plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake, spent: Spent
+    plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: LakeLayout, spent: QueryBudget
 ) -> list[Touched] | None:
     trace = _Trace(plan, before, after, lake, spent)
     found: list[Touched] = []
@@ -383,7 +383,12 @@ class _Trace:
     """The rows above a change, on both sides of it."""
 
     def __init__(
-        self, plan: PartialPlan, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake, spent: Spent
+        self,
+        plan: PartialPlan,
+        before: ConsistentSnapshot,
+        after: ConsistentSnapshot,
+        lake: LakeLayout,
+        spent: QueryBudget,
     ) -> None:
         self._plan = plan
         self._before = before
@@ -424,7 +429,7 @@ def _tuples(route: Route, rows: Sequence[pa.Table]) -> frozenset[tuple[Any, ...]
 
 
 def _changes(
-    plan: PartialPlan, name: str, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: Lake
+    plan: PartialPlan, name: str, before: ConsistentSnapshot, after: ConsistentSnapshot, lake: LakeLayout
 ) -> pa.Table | None:
     """The changed rows of a table; None when it went back to an older version, or is gone.
 

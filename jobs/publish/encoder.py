@@ -55,7 +55,7 @@ _NULL: Final = b"null"
 
 
 @dataclass(frozen=True)
-class Origin:
+class RecordOrigin:
     """What records are of: one version of one table, of one generation of the topic."""
 
     table: str
@@ -101,7 +101,7 @@ class Encoder:
         absent = _EMPTY if self._formats["value"] is None else None
         return self._payloads(rows, "value", absent, "cannot tell a row of NULLs from one that is deleted")
 
-    def changes(self, changes: pa.Table, origin: Origin, timestamp_ms: int) -> Iterator[Record]:
+    def changes(self, changes: pa.Table, origin: RecordOrigin, timestamp_ms: int) -> Iterator[Record]:
         """The records of one version's changes: those of the keys that went, then those of the rows that came.
 
         A row that came as it went (where only `__state` changed) has none.
@@ -138,7 +138,7 @@ class Encoder:
         for part in slices(rows):
             yield from zip(self.keys(part), self.values(part), strict=True)
 
-    def record(self, key: bytes, value: bytes | None, origin: Origin, number: int, timestamp_ms: int) -> Record:
+    def record(self, key: bytes, value: bytes | None, origin: RecordOrigin, number: int, timestamp_ms: int) -> Record:
         """One record, which has that number within its version."""
         headers: tuple[Header, ...] = (
             self._view,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Record
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _PRODUCER: Final[dict[str, Any]] = {
     "acks": "all",
@@ -63,7 +63,7 @@ _PARTITION: Final = 0
 class KafkaTopic:
     """See `ChangelogTopic`. Clients are made when first needed."""
 
-    def __init__(self, source: Source, settings: Settings, lake: Lake) -> None:
+    def __init__(self, source: Source, settings: Settings, lake: LakeLayout) -> None:
         self.source = source
         self.log = KafkaLog(settings.kafka)
         self._settings = settings

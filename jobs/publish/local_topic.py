@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Record
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 POSITION: Final = "strandline.position"
 
@@ -33,7 +33,7 @@ POSITION: Final = "strandline.position"
 class LocalTopic:
     """See `ChangelogTopic`. The lake's own topics are never compacted: every change stays."""
 
-    def __init__(self, source: Source, settings: Settings, lake: Lake) -> None:
+    def __init__(self, source: Source, settings: Settings, lake: LakeLayout) -> None:
         self.source = source
         self.log = LocalLog(lake)
         self._settings = settings

@@ -20,13 +20,13 @@ from strandline.jobs.ingest.logs.open import check_kind
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.publish.declared import published, published_views, topic_as_source
-from strandline.jobs.publish.encoder import Encoder, Origin, live_records, newest_generation
+from strandline.jobs.publish.encoder import Encoder, RecordOrigin, live_records, newest_generation
 from strandline.jobs.publish.topic import Position
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader, rows
 from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.errors import InputReplaced, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import ReaderLease
 from strandline.state_store.wording import Name, sentence
 
@@ -251,7 +251,7 @@ class Publisher:
         for commit in commits:
             if commit.changes_rows:
                 changes = rows.changes_of(self._table, commit, schema)
-                origin = Origin(position.at.table, position.generation, commit.version)
+                origin = RecordOrigin(position.at.table, position.generation, commit.version)
                 yield from self._encoder.changes(changes, origin, commit.timestamp)
 
     def _write_difference(self, head: Head, generation: int) -> int:
@@ -263,7 +263,7 @@ class Publisher:
     def _difference(self, position: Position, there: dict[bytes, bytes]) -> Iterator[Record]:
         import pyarrow as pa
 
-        origin = Origin(position.at.table, position.generation, position.version)
+        origin = RecordOrigin(position.at.table, position.generation, position.version)
         timestamp = log.read_commit(self._table, position.version).timestamp
         number = 0
         for batch in reader.scan(self._table, position.version):
@@ -311,7 +311,7 @@ def open_publisher(settings: Settings, name: str) -> Publisher:
         InvalidQuery: it has no changelog topic.
         TopicsElsewhere: the lake's topics are of the other kind.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     source = topic_as_source(published_view(Catalog(lake), name))
     encoder = Encoder(source, registry_of(settings, lake))
     return Publisher(lake.table(name), open_topic(source, settings, lake), encoder)
@@ -319,7 +319,7 @@ def open_publisher(settings: Settings, name: str) -> Publisher:
 
 def views_to_publish(settings: Settings, names: Sequence[str]) -> list[View]:
     """The views of these names; without names, all that have a changelog topic. Errors as of `published_view`."""
-    catalog = Catalog(Lake(settings.lake))
+    catalog = Catalog(LakeLayout(settings.lake))
     if names:
         return [published_view(catalog, name) for name in names]
     return published_views(catalog.definitions())
@@ -341,7 +341,7 @@ def published_view(catalog: Catalog, name: str) -> View:
     return definition
 
 
-def registry_of(settings: Settings, lake: Lake) -> Callable[[], Any]:
+def registry_of(settings: Settings, lake: LakeLayout) -> Callable[[], Any]:
     """What opens the schema registry when a format needs it."""
 
     def opened() -> Any:
@@ -370,7 +370,7 @@ class TopicStanding:
     lag: int | None
 
 
-def topic_standing(view: View, settings: Settings, lake: Lake) -> TopicStanding:
+def topic_standing(view: View, settings: Settings, lake: LakeLayout) -> TopicStanding:
     """The standing of the topic of a published view.
 
     Raises:
@@ -391,7 +391,7 @@ def topic_standing(view: View, settings: Settings, lake: Lake) -> TopicStanding:
     return TopicStanding(source.topic, position, 0 if same else max(head.version - position.version, 1))
 
 
-def open_topic(source: Source, settings: Settings, lake: Lake) -> ChangelogTopic:
+def open_topic(source: Source, settings: Settings, lake: LakeLayout) -> ChangelogTopic:
     """The topic, to be read; to write, `begin`.
 
     Raises:

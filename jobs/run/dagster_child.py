@@ -20,7 +20,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.committed import counted_since
 from strandline.jobs.run.lifeline import hold_lifeline
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         try:
             settings = load_settings()
             report = _drain(settings, arguments[0])
-            report_run(pipes, report, Lake(settings.lake))
+            report_run(pipes, report, LakeLayout(settings.lake))
         except StrandlineError as error:
             pipes.report_custom_message({"error": error.attrs()})
             print(error, file=sys.stderr)
@@ -67,7 +67,7 @@ def _drain(settings: Settings, pipeline: str) -> RunReport:
     return drain(settings, pipeline)
 
 
-def report_run(pipes: PipesContext, report: RunReport, lake: Lake) -> None:
+def report_run(pipes: PipesContext, report: RunReport, lake: LakeLayout) -> None:
     """Report one materialization for each selected asset, then the run as a whole.
 
     Pipes takes one materialization per asset and session, so this is called once, at the end. A table without a commit

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Head
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.tablespec import TableSpec
 
     Keyed = tuple[Stage, str]
@@ -107,7 +107,7 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
     return done
 
 
-def _give_up(intent: Replacement, error: StrandlineError, lake: Lake) -> None:
+def _give_up(intent: Replacement, error: StrandlineError, lake: LakeLayout) -> None:
     """Give an intent up that cannot be ended.
 
     Raises:
@@ -128,7 +128,7 @@ def _give_up(intent: Replacement, error: StrandlineError, lake: Lake) -> None:
     log.error("'%s' keeps its definition: %s", intent.name, error)
 
 
-def _discard_adopted(definition: View, catalog: Catalog, lake: Lake) -> None:
+def _discard_adopted(definition: View, catalog: Catalog, lake: LakeLayout) -> None:
     """Remove the shared tables of a definition that was given up, unless others read them, or the former one does."""
     try:
         made = shared_tables(definition, catalog.supposing(definition))

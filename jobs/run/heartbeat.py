@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.run.stream import PipelineStream
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline")
 
@@ -104,7 +104,7 @@ class Heartbeat:
         return not self.ended and self.silent_seconds(now_ms) > SILENT_SECONDS
 
 
-def read_beat(lake: Lake, pipeline: str) -> Heartbeat | None:
+def read_beat(lake: LakeLayout, pipeline: str) -> Heartbeat | None:
     """The last beat of the pipeline's last run; None when there is none, or it does not read back."""
     with suppress(OSError, ValueError, KeyError, TypeError, StrandlineError):
         content = json.loads(lake.run(pipeline).read_bytes())

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from strandline.jobs.run.heartbeat import Heartbeat
     from strandline.jobs.run.round import Round
     from strandline.jobs.run.stream import PipelineStream
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline")
 
@@ -242,7 +242,7 @@ class _Datasets:
 
     def __init__(self, stream: PipelineStream) -> None:
         self._stream = stream
-        self._lake: Lake = stream.lake
+        self._lake: LakeLayout = stream.lake
         self._kafka: KafkaSettings = stream.settings.kafka
 
     def read_by(self, definition: Definition, table: str, vector: Mapping[str, int]) -> tuple[InputDataset, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline")
 
@@ -41,7 +41,9 @@ _GONE_WITHIN_SECONDS = 20.0
 
 
 @contextmanager
-def sole_writer(lake: Lake, pipeline: str, owner: str, lease_seconds: float = LEASE_SECONDS) -> Iterator[HeldLock]:
+def sole_writer(
+    lake: LakeLayout, pipeline: str, owner: str, lease_seconds: float = LEASE_SECONDS
+) -> Iterator[HeldLock]:
     """Hold the pipeline's writer's lock, with no JVM of a dead run left.
 
     Args:

@@ -9,7 +9,7 @@ from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import InsertQuery, Source
 from strandline.jobs.run.pipeline import loaded
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
@@ -50,7 +50,7 @@ def outlook(settings: Settings, pipeline: str) -> Outlook:
         SourceUnavailable: the brokers do not answer.
         TopicsElsewhere: the settings do not lead to the lake's topics.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog, definitions = loaded(pipeline, lake)
     called = catalog.name_map.of
     sources = [each for each in definitions if isinstance(each, Source)]

@@ -24,7 +24,7 @@ from strandline.jobs.run.schedule import stages_of
 from strandline.jobs.run.session import Session
 from strandline.state_store.delta.heads import note_all
 from strandline.state_store.errors import StoreError, WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,7 +141,7 @@ def _rehearse(settings: Settings, name: str) -> None:
     from strandline.jobs.ingest.logs.open import open_log
     from strandline.jobs.run.schedule import maintained
 
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog, definitions = loaded(name, lake)
     maintained(definitions, catalog)
     open_log(settings, lake)
@@ -169,7 +169,7 @@ def opened(
     Args, raises: as `drain`.
     """
     began = time.monotonic()
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
     with sole_writer(lake, name, writer, settings.storage.lease_seconds) as lock:
@@ -213,7 +213,7 @@ def _lost_jvm(session: Session) -> Iterator[None]:
         raise JvmLost.of(how) from error
 
 
-def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
+def loaded(pipeline: str, lake: LakeLayout) -> tuple[Catalog, list[Definition]]:
     """The catalog and the pipeline's definitions; drops that were killed are ended first.
 
     Raises:

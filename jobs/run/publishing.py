@@ -15,9 +15,9 @@ from strandline.jobs.publish.declared import published_views, topic_as_source
 from strandline.jobs.publish.errors import PublisherFenced
 from strandline.jobs.publish.publisher import open_publisher
 from strandline.jobs.serve.poller import Poller
-from strandline.jobs.serve.watch import Watch
+from strandline.jobs.serve.watch import CommitWatch
 from strandline.state_store.errors import StrandlineError, TableMissing
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -138,7 +138,7 @@ def publishing(
 
     ended = False
     try:
-        with Watch(Lake(settings.lake), wake, lambda: followed):
+        with CommitWatch(LakeLayout(settings.lake), wake, lambda: followed):
             yield failures
         ended = True
     finally:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import StageResult
     from strandline.jobs.run.schedule import RefreshUnit
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # The approval of a refresh: a table with blocking expectations is validated before anything is computed from it.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # later one holds.
 
 
-def approve(lake: Lake, heads: Heads, item: RefreshUnit) -> ExpectationBroken | None:
+def approve(lake: LakeLayout, heads: Heads, item: RefreshUnit) -> ExpectationBroken | None:
     """Validate the head of an item's table, unless that was done before, and note what it came to.
 
     Returns:

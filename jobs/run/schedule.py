@@ -24,7 +24,7 @@ from strandline.state_store.wording import quoted, sentence
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.options import Expectation
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def read_from_outside(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]
     return frozenset(name for item in items for name in item.inputs) - {item.target for item in items}
 
 
-def foreign_heads(levels: Iterable[Iterable[RefreshUnit]], sources: Iterable[Source], lake: Lake) -> dict[str, int]:
+def foreign_heads(
+    levels: Iterable[Iterable[RefreshUnit]], sources: Iterable[Source], lake: LakeLayout
+) -> dict[str, int]:
     """{table: its newest version} of the tables of other pipelines that a pipeline's items read."""
     own = {name for source in sources for name in tables.own_tables(source)}
     heads = {name: reader.head(lake.table(name)) for name in read_from_outside(levels) - own}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.storage.open import StorageOptions
 
 
@@ -33,7 +33,7 @@ _JARS: Final = home("s3")
 _FILE_SYSTEM: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
-def jars(lake: Lake) -> list[Path]:
+def jars(lake: LakeLayout) -> list[Path]:
     """The jars that a session needs to reach the lake, beside Delta's; none for a lake on a disk.
 
     Raises:
@@ -55,7 +55,7 @@ def jars(lake: Lake) -> list[Path]:
     return found
 
 
-def connect(spark: SparkSession, lake: Lake, options: StorageOptions) -> None:
+def connect(spark: SparkSession, lake: LakeLayout, options: StorageOptions) -> None:
     """Tell a session how to reach the lake; nothing for one on a disk.
 
     Args:
@@ -96,7 +96,7 @@ class Session:
         given: a session that is there already, and stays.
     """
 
-    def __init__(self, settings: Settings, lake: Lake, lock: HeldLock, given: SparkSession | None = None) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout, lock: HeldLock, given: SparkSession | None = None) -> None:
         self._settings = settings
         self._lake = lake
         self._lock = lock

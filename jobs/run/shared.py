@@ -14,7 +14,7 @@ from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import forget
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import move_folder, remove_folder
-from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import folders_in, is_folder
 
 # The readers of shared tables: which a definition reads, and which nobody reads once it goes or gets another.
@@ -27,7 +27,9 @@ def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
     return frozenset(stage.table for stage in plan(definition, catalog).stages if tables.is_shared(stage.table))
 
 
-def unread(shared: Iterable[str], name: str, stays: Definition | None, catalog: Catalog, lake: Lake) -> frozenset[str]:
+def unread(
+    shared: Iterable[str], name: str, stays: Definition | None, catalog: Catalog, lake: LakeLayout
+) -> frozenset[str]:
     """Those of some shared tables of a pipeline that nobody reads there, nor a definition that is to take a place.
 
     None of them when some plan cannot be made, as after a change of an input, or is not known: keeping a table is safe.
@@ -46,7 +48,7 @@ def unread(shared: Iterable[str], name: str, stays: Definition | None, catalog: 
         return frozenset()
 
 
-def remove_shared(names: Iterable[str], lake: Lake) -> None:
+def remove_shared(names: Iterable[str], lake: LakeLayout) -> None:
     """Remove shared tables, with their dead letters. The lock of their pipeline must be held."""
     there = [name_of(path.name) for path in folders_in(lake.tables)]
     for name in names:
@@ -55,7 +57,7 @@ def remove_shared(names: Iterable[str], lake: Lake) -> None:
             remove_folder(lake.table(table))
 
 
-def _read_by_others(definition: Definition, catalog: Catalog, lake: Lake) -> Iterator[frozenset[str]]:
+def _read_by_others(definition: Definition, catalog: Catalog, lake: LakeLayout) -> Iterator[frozenset[str]]:
     for other in catalog.pipeline(definition.pipeline):
         if other.name != definition.name:
             yield shared_tables(other, catalog)
@@ -74,7 +76,7 @@ def _read_by_others(definition: Definition, catalog: Catalog, lake: Lake) -> Ite
 # adopted under that lock, so neither a run nor another replacement can meet it half made.
 
 
-def made_apart(definition: View, shared: Sequence[str], lake: Lake) -> dict[str, str]:
+def made_apart(definition: View, shared: Sequence[str], lake: LakeLayout) -> dict[str, str]:
     """{shared table: the table in which it is made apart}: what is there already, and what nobody has.
 
     Args:
@@ -83,19 +85,19 @@ def made_apart(definition: View, shared: Sequence[str], lake: Lake) -> dict[str,
     return {name: own for name, own in _own(definition, shared) if _is_apart(*_heads(name, own, lake))}
 
 
-def made_elsewhere(apart: Mapping[str, str], lake: Lake) -> bool:
+def made_elsewhere(apart: Mapping[str, str], lake: LakeLayout) -> bool:
     """True if a table that was made apart stands by now, made by a run or by another replacement."""
     pairs = (_heads(name, own, lake) for name, own in apart.items())
     return any(there and ours and there.record.table != ours.record.table for there, ours in pairs)
 
 
-def standing_in(apart: Mapping[str, str], lake: Lake) -> Lake:
+def standing_in(apart: Mapping[str, str], lake: LakeLayout) -> LakeLayout:
     """The lake in which the tables that are made apart stand for those that they will be, dead letters too."""
     letters = {tables.dead_letters(name): tables.dead_letters(own) for name, own in apart.items()}
     return replace(lake, stand_ins=tuple({**apart, **letters}.items()))
 
 
-def cut(standing: Iterable[str], lake: Lake) -> dict[str, int]:
+def cut(standing: Iterable[str], lake: LakeLayout) -> dict[str, int]:
     """{table: version} that shared tables which stand have, and reflect: beside a run their inputs are ahead of them.
 
     An input of several has the newest version that one of them reflects: one whose rows do not change is not brought
@@ -110,7 +112,7 @@ def cut(standing: Iterable[str], lake: Lake) -> dict[str, int]:
     return found
 
 
-def at_one_cut(vector: Mapping[str, TableVersion], lake: Lake) -> bool:
+def at_one_cut(vector: Mapping[str, TableVersion], lake: LakeLayout) -> bool:
     """True if all that a vector names says the same of what it reads, by way of shared tables too."""
     said: dict[str, set[int]] = {}
     todo = [vector]
@@ -122,7 +124,7 @@ def at_one_cut(vector: Mapping[str, TableVersion], lake: Lake) -> bool:
     return all(len(versions) == 1 for versions in said.values())
 
 
-def adopt(apart: Mapping[str, str], lake: Lake) -> None:
+def adopt(apart: Mapping[str, str], lake: LakeLayout) -> None:
     """Make the tables that were made apart the shared ones; the pipeline's lock must be held.
 
     After a kill it is done again. An object store has no folders to rename: there the copy is whole once its log
@@ -143,7 +145,7 @@ def _own(definition: View, shared: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield name, tables.inner_stage(definition.name, definition.first_stage + number)
 
 
-def _heads(name: str, own: str, lake: Lake) -> tuple[Head | None, Head | None]:
+def _heads(name: str, own: str, lake: LakeLayout) -> tuple[Head | None, Head | None]:
     """The head of a shared table, unless nothing was ever computed for it, and of the one in which it is made."""
     there, ours = (reader.head(lake.table(each)) for each in (name, own))
     return (there if there is not None and there.record.epoch > 0 else None), ours

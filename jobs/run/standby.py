@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import Head
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class Standby:
     item: RefreshUnit
     shared: tuple[RefreshUnit, ...]
 
-    def apart(self, lake: Lake) -> dict[str, str]:
+    def apart(self, lake: LakeLayout) -> dict[str, str]:
         """{shared table: the table in which it is made apart}, see `made_apart`."""
         return made_apart(self.definition, [item.target for item in self.shared], lake)
 
-    def seen_in(self, lake: Lake) -> Lake:
+    def seen_in(self, lake: LakeLayout) -> LakeLayout:
         """The lake as the standby reads it, with what is made apart in its place."""
         return standing_in(self.apart(lake), lake)
 
-    def at_one_cut(self, lake: Lake) -> bool:
+    def at_one_cut(self, lake: LakeLayout) -> bool:
         """True if its rows reflect one version of each input, by whatever way it is read."""
         seen = self.seen_in(lake)
         head = reader.head(seen.table(self.item.target))
@@ -121,7 +121,7 @@ def catch_up(context: RunContext, standby: Standby, *, locked: bool = False) -> 
     return head
 
 
-def _has_failed_rows(letters: str, lake: Lake) -> bool:
+def _has_failed_rows(letters: str, lake: LakeLayout) -> bool:
     """True if a table of dead letters has rows on which an expression fails: those that break an expectation belong
     there, and the next definition says so."""
     path = lake.table(letters)
@@ -131,12 +131,12 @@ def _has_failed_rows(letters: str, lake: Lake) -> bool:
     return not all(reason.startswith(BREAKS) for reason in reasons)
 
 
-def discard_standby(definition: View, lake: Lake) -> None:
+def discard_standby(definition: View, lake: LakeLayout) -> None:
     """Remove the standby of a definition, with its inner stages: they are nobody's."""
     _remove(lake, definition, lambda number: number >= definition.first_stage)
 
 
-def discard_former(definition: View, lake: Lake) -> None:
+def discard_former(definition: View, lake: LakeLayout) -> None:
     """Remove what the swap to a definition has left: the standby, and the inner stages before its own.
 
     Of a definition that shares its stages, those that were made apart and are adopted by now.
@@ -145,7 +145,7 @@ def discard_former(definition: View, lake: Lake) -> None:
     _remove(lake, definition, lambda number: shares or number < definition.first_stage)
 
 
-def _remove(lake: Lake, definition: View, goes: Callable[[int], bool]) -> None:
+def _remove(lake: LakeLayout, definition: View, goes: Callable[[int], bool]) -> None:
     ready = tables.standby(definition.name)
     there = [name_of(path.name) for path in folders_in(lake.tables)]
     for name in tables.owned_by(definition.name, there):

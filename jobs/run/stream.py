@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from strandline.jobs.run.refresh_views import Refreshed
     from strandline.jobs.run.session import Session
     from strandline.state_store.errors import StrandlineError
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 
@@ -73,7 +73,7 @@ def logged(batch: MicroBatch) -> None:
 
 
 @dataclass
-class Tally:
+class TableTally:
     """The rows inserted and deleted in one table so far, and the seconds spent."""
 
     inserted: int = 0
@@ -85,10 +85,10 @@ class Tally:
 class Tallies:
     """The tallies of a run, by table."""
 
-    by_table: dict[str, Tally] = field(default_factory=dict)
+    by_table: dict[str, TableTally] = field(default_factory=dict)
 
     def add(self, table: str, inserted: int, deleted: int, seconds: float) -> None:
-        tally = self.by_table.setdefault(table, Tally())
+        tally = self.by_table.setdefault(table, TableTally())
         tally.inserted += inserted
         tally.deleted += deleted
         tally.seconds += seconds
@@ -102,7 +102,7 @@ class Tallies:
         head = reader.head(path)
         if head is None:
             return None
-        tally = self.by_table.get(table, Tally())
+        tally = self.by_table.get(table, TableTally())
         seconds = round(tally.seconds, 3)
         return report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
 
@@ -151,7 +151,7 @@ class PipelineStream:
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
     @property
-    def lake(self) -> Lake:
+    def lake(self) -> LakeLayout:
         return self.context.lake
 
     @property
@@ -359,7 +359,7 @@ class PipelineStream:
         self._by_driver = False
         self._micro_batch(partial(by_size.ingest, rows, number, small))
 
-    def _reading(self) -> source.Reading:
+    def _reading(self) -> source.IntakeRange:
         committed = {each.name: committed_offsets(each, self.lake) for each in self.sources}
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
-        return source.Reading.after(committed, self.settings, self.lake, self.sources, self.topic_ids)
+        return source.IntakeRange.after(committed, self.settings, self.lake, self.sources, self.topic_ids)

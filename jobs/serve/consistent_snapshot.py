@@ -26,7 +26,7 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 _NOTHING = -1
@@ -87,7 +87,7 @@ class ConsistentSnapshot:
         return bool(made) and all(each.get(partition, 0) >= offset for each in made for partition, offset in offsets)
 
 
-def newest_snapshot(tables: Iterable[str], lake: Lake) -> ConsistentSnapshot:
+def newest_snapshot(tables: Iterable[str], lake: LakeLayout) -> ConsistentSnapshot:
     """The newest consistent cut of these tables.
 
     Raises:
@@ -106,7 +106,9 @@ def newest_snapshot(tables: Iterable[str], lake: Lake) -> ConsistentSnapshot:
     return ConsistentSnapshot(found)
 
 
-def _ahead(found: Mapping[str, Reflected | None], known: Mapping[str, frozenset[str]], lake: Lake) -> dict[str, str]:
+def _ahead(
+    found: Mapping[str, Reflected | None], known: Mapping[str, frozenset[str]], lake: LakeLayout
+) -> dict[str, str]:
     """{table that reflects more of a common input than another does: that input}."""
     standing = {name: each for name, each in found.items() if each is not None}
     ahead: dict[str, str] = {}
@@ -119,7 +121,7 @@ def _ahead(found: Mapping[str, Reflected | None], known: Mapping[str, frozenset[
     return ahead
 
 
-def _before(table: Reflected | None, common: str, lake: Lake) -> Reflected | None:
+def _before(table: Reflected | None, common: str, lake: LakeLayout) -> Reflected | None:
     """The version before; None before the first, when there was no table."""
     assert table is not None
     if table.version == 0:
@@ -189,7 +191,7 @@ class Pinned:
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise RequestRefused("'cut' is none that was pinned here", hint="POST /v1/cuts answers with one") from error
 
-    def cut(self, names: Iterable[str], lake: Lake) -> ConsistentSnapshot:
+    def cut(self, names: Iterable[str], lake: LakeLayout) -> ConsistentSnapshot:
         """The cut of these tables.
 
         Raises:
@@ -198,7 +200,7 @@ class Pinned:
         """
         return ConsistentSnapshot({name: self.at(name, lake) for name in sorted(set(names))})
 
-    def at(self, name: str, lake: Lake) -> Reflected | None:
+    def at(self, name: str, lake: LakeLayout) -> Reflected | None:
         """What a table's version reflects; None where it was not there. Errors as of `cut`."""
         if log.now_ms() > self.until:
             raise SnapshotExpired("the cut has expired", hint=_AGAIN)
@@ -217,7 +219,7 @@ class Pinned:
         raise SnapshotExpired(f"version {pinned.version} of '{name}' is another commit now", hint=_AGAIN)
 
 
-def pin(tables: Iterable[str], lake: Lake, seconds: float, first: Sequence[str] = ()) -> Pinned:
+def pin(tables: Iterable[str], lake: LakeLayout, seconds: float, first: Sequence[str] = ()) -> Pinned:
     """Pin the newest consistent cut.
 
     Args:
@@ -239,7 +241,7 @@ def pin(tables: Iterable[str], lake: Lake, seconds: float, first: Sequence[str] 
     return Pinned(held, log.now_ms() + int(seconds * 1000))
 
 
-def _cut_of_all(names: Sequence[str], lake: Lake) -> ConsistentSnapshot | None:
+def _cut_of_all(names: Sequence[str], lake: LakeLayout) -> ConsistentSnapshot | None:
     """The newest cut of all these tables; None where there is none, or one drags others back."""
     try:
         found = newest_snapshot(names, lake)
@@ -248,7 +250,7 @@ def _cut_of_all(names: Sequence[str], lake: Lake) -> ConsistentSnapshot | None:
         return None
 
 
-def _with(name: str, cut: ConsistentSnapshot, lake: Lake) -> ConsistentSnapshot | None:
+def _with(name: str, cut: ConsistentSnapshot, lake: LakeLayout) -> ConsistentSnapshot | None:
     """The cut with one more table; None where that cannot be read, has no place in it, or drags others back."""
     try:
         found = newest_snapshot([*cut.tables, name], lake)

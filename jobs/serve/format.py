@@ -62,7 +62,7 @@ def cell(value: object) -> str:
     return "".join(_visible(char) for char in text)
 
 
-class Table:
+class TextTable:
     """A table of rows under a header, as ksqlDB's shell prints it.
 
         +------------+------------------+
@@ -79,7 +79,7 @@ class Table:
         self.rule = "".join(f"+{'-' * width}" for width in self._widths) + "+"
 
     @classmethod
-    def fitting(cls, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    def fitting(cls, names: Sequence[str], rows: Iterable[Sequence[str]]) -> TextTable:
         """A table as wide as its rows need; `rows` are cells."""
         widths = [display_width(cell(name)) for name in names]
         for row in rows:
@@ -87,7 +87,7 @@ class Table:
         return cls(names, [width + _PADDING for width in widths])
 
     @classmethod
-    def within(cls, names: Sequence[str], columns: int) -> Table:
+    def within(cls, names: Sequence[str], columns: int) -> TextTable:
         """A table for rows that are not known yet, in a terminal of so many columns."""
         share = (columns - 1) // max(len(names), 1) - 1
         widths = (max(min(share, _WIDEST), _NARROWEST, display_width(cell(name)) + _PADDING) for name in names)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.lookup import KeyValues
     from strandline.jobs.serve.shape import Constants, Shape
-    from strandline.state_store.replicas.reading import Reading, Row
+    from strandline.state_store.replicas.reading import ReplicaReading, Row
 
 MOST_KEYS: Final = 1000
 """Of one query: they are read in some milliseconds."""
@@ -106,7 +106,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Check:
+class ColumnCheck:
     """A condition on one column of a row.
 
     Attributes:
@@ -147,7 +147,7 @@ class KeyedPlan:
     types: tuple[SqlType, ...]
     columns: tuple[str, ...]
     key: tuple[Operand, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ColumnCheck, ...]
     limit: Operand | None
 
     @property
@@ -169,7 +169,7 @@ class KeyedPlan:
             raise NotByKey
         return found
 
-    def begun(self, reading: Reading, constants: Sequence[Constants]) -> list[Row]:
+    def begun(self, reading: ReplicaReading, constants: Sequence[Constants]) -> list[Row]:
         """The rows that the query shows, of those whose key begins with its columns.
 
         Raises:
@@ -247,7 +247,7 @@ class _Planning:
         names, types = zip(*pull.outputs, strict=True)
         return KeyedPlan(relation, names, types, columns, tuple(key), tuple(checks), counted)
 
-    def _checks(self, node: exp.Expr, relation: Relation) -> Iterator[Check]:
+    def _checks(self, node: exp.Expr, relation: Relation) -> Iterator[ColumnCheck]:
         node, negated = node.unnest(), False
         if isinstance(node, exp.Not):
             node, negated = node.this.unnest(), True
@@ -260,16 +260,16 @@ class _Planning:
         name, sql_type = column.name, relation.type_of(column.name)
         match node:
             case exp.Is() if isinstance(node.expression, exp.Null):
-                yield Check(name, "NOT NULL" if negated else "NULL")
+                yield ColumnCheck(name, "NOT NULL" if negated else "NULL")
             case exp.In() if len(node.expressions) == 1 and not node.args.get("query"):
-                yield Check(name, "NOT IN" if negated else "IN", self._operand(node.expressions[0], sql_type))
+                yield ColumnCheck(name, "NOT IN" if negated else "IN", self._operand(node.expressions[0], sql_type))
             case exp.Between() if not negated:
-                yield Check(name, exp.GTE, self._operand(node.args["low"], sql_type))
-                yield Check(name, exp.LTE, self._operand(node.args["high"], sql_type))
+                yield ColumnCheck(name, exp.GTE, self._operand(node.args["low"], sql_type))
+                yield ColumnCheck(name, exp.LTE, self._operand(node.args["high"], sql_type))
             case exp.EQ() if negated:
-                yield Check(name, exp.NEQ, self._operand(node.expression, sql_type))
+                yield ColumnCheck(name, exp.NEQ, self._operand(node.expression, sql_type))
             case exp.Binary() if type(node) in _COMPARED and not negated:
-                yield Check(name, type(node), self._operand(node.expression, sql_type))
+                yield ColumnCheck(name, type(node), self._operand(node.expression, sql_type))
             case _:
                 raise NotByKey
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from strandline.jobs.model.relation import Relation
-    from strandline.state_store.replicas.reading import Reading, Row
+    from strandline.state_store.replicas.reading import ReplicaReading, Row
 
 KeyValues = tuple[Any, ...]
 """The values of a key's columns, or of the first of them, as Arrow's `to_pylist` gives them."""
@@ -112,7 +112,7 @@ class Lookup:
         # Rows whose window is not wanted are read all the same.
         return 1 << 62 if self.windows.terms else self.limit
 
-    def rows(self, reading: Reading, key: tuple[str, ...]) -> list[Row]:
+    def rows(self, reading: ReplicaReading, key: tuple[str, ...]) -> list[Row]:
         """The rows, from a replica, with all their columns, in the order of the keys that are asked for.
 
         Args:
@@ -124,7 +124,7 @@ class Lookup:
         found = (row for row in self._found(reading, key) if self.windows.holds(row))
         return list(islice(found, self.limit))
 
-    def _found(self, reading: Reading, key: tuple[str, ...]) -> Iterator[Row]:
+    def _found(self, reading: ReplicaReading, key: tuple[str, ...]) -> Iterator[Row]:
         if self.keys is None:
             yield from reading.range(KeyRange(self.low, self.high, with_high=True))
             return

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.serve.reflected import Reflected
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 CHANGE_TYPE: Final = "_change_type"
@@ -62,14 +62,14 @@ class Past:
     version: int
     first: int | None = None
 
-    def reflected(self, lake: Lake) -> Reflected:
+    def reflected(self, lake: LakeLayout) -> Reflected:
         """What the version reflects. Raises VersionNotKept."""
         try:
             return reflected(lake, self.table, self.version)
         except VersionGone:
             return not_kept(lake.table(self.table), self.table, self.version)
 
-    def changes(self, lake: Lake, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def changes(self, lake: LakeLayout, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The changes, as rows.
 
         Raises:
@@ -84,7 +84,7 @@ class Past:
         yield from _with_types(found, self.relation.key).select(list(columns)).to_batches()
 
 
-def with_past(query: exp.Query, catalog: Catalog, lake: Lake) -> tuple[exp.Query, dict[str, Past]]:
+def with_past(query: exp.Query, catalog: Catalog, lake: LakeLayout) -> tuple[exp.Query, dict[str, Past]]:
     """A query with names of their own for tables as they were, and what those names stand for.
 
     Args:
@@ -118,7 +118,7 @@ def _is_constant(version: exp.Version) -> bool:
     return version.args.get("kind") == _AS_OF and version.expression.find(exp.Column) is None
 
 
-def _at(table: exp.Table, version: exp.Version, catalog: Catalog, lake: Lake) -> Past:
+def _at(table: exp.Table, version: exp.Version, catalog: Catalog, lake: LakeLayout) -> Past:
     relation = _stored(table.name, catalog)
     path = lake.table(relation.name)
     number = _version(version.expression, path, relation.name, of_time=version.name == "TIMESTAMP")
@@ -132,7 +132,7 @@ def _at(table: exp.Table, version: exp.Version, catalog: Catalog, lake: Lake) ->
     return Past(relation.name, replace(relation, name=f"{relation.name}@{number}"), number)
 
 
-def _changes(table: exp.Table, call: exp.Anonymous, catalog: Catalog, lake: Lake) -> Past:
+def _changes(table: exp.Table, call: exp.Anonymous, catalog: Catalog, lake: LakeLayout) -> Past:
     line, place = position_of(table)
     if not 2 <= len(call.expressions) <= 3:
         raise InvalidQuery(

@@ -27,7 +27,7 @@ from strandline.jobs.serve.past import not_kept, with_past
 from strandline.jobs.serve.pushdown import in_natural_order, key_predicate, row_by_row
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.readable import check_stored
-from strandline.jobs.serve.terms import FREELY, Spent, check_cut
+from strandline.jobs.serve.terms import FREELY, QueryBudget, check_cut
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.tablespec import STATE
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Computing(Protocol):
     """What computes the rows of views of which nothing is stored."""
 
     def tables(
-        self, pull: PullQuery, predicate: Predicate | None, spent: Spent
+        self, pull: PullQuery, predicate: Predicate | None, spent: QueryBudget
     ) -> tuple[dict[str, pa.Table], ConsistentSnapshot] | None:
         """The rows that a query asks of such a view, and the cut that they come from; None when it reads none.
 
@@ -82,7 +82,7 @@ class Computing(Protocol):
 def answer(
     statement: Select,
     catalog: Catalog,
-    lake: Lake,
+    lake: LakeLayout,
     functions: Library,
     terms: Terms = FREELY,
     computing: Computing | None = None,
@@ -104,7 +104,7 @@ def answer(
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
     """
-    spent = Spent(terms.limits)
+    spent = QueryBudget(terms.limits)
     tree, past = with_past(statement.query, catalog, lake)
     pull = read_pull(tree, catalog, terms.unnamed, dt.datetime.now(dt.UTC), _relations(past))
     predicate = key_predicate(pull)
@@ -115,7 +115,7 @@ def answer(
     asked = computation(pull, statement.limit)
     cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, past)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
-    snapshot = Snapshot(lake, cut, spent, past)
+    snapshot = PinnedTables(lake, cut, spent, past)
     with QueryEngine(functions, spent) as duck:
         if computed is not None:
             joined = {name: each for name, each in asked.tables.items() if name not in computed[0]}
@@ -129,7 +129,7 @@ def answer(
     return Answer(*_outputs(pull), rows, cut)
 
 
-def columns_of(statement: Select, catalog: Catalog, lake: Lake) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
+def columns_of(statement: Select, catalog: Catalog, lake: LakeLayout) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
     """The names and types of the columns that the answer would have.
 
     Raises:
@@ -149,7 +149,7 @@ def _outputs(pull: PullQuery) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
 
 
 def _stored_cut(
-    pull: PullQuery, catalog: Catalog, lake: Lake, pinned: Pinned | None, past: Mapping[str, Past]
+    pull: PullQuery, catalog: Catalog, lake: LakeLayout, pinned: Pinned | None, past: Mapping[str, Past]
 ) -> ConsistentSnapshot:
     """The cut of the tables as they are, and the versions of those as they were that are read in no other way."""
     names = [relation.name for relation in pull.relations if relation.name not in past]
@@ -164,7 +164,7 @@ def _columns(relation: Relation) -> list[str]:
 
 
 def _by_piece(
-    duck: QueryEngine, asked: Computation, snapshot: Snapshot, predicate: Predicate | None
+    duck: QueryEngine, asked: Computation, snapshot: PinnedTables, predicate: Predicate | None
 ) -> Iterator[pa.Table]:
     """The answers of a query over one table, for one piece of the table after the other."""
     ((name, relation),) = asked.tables.items()
@@ -257,7 +257,7 @@ def _stands_in(name: str, text: str) -> bool:
 # The rows a query needs, read at the versions of its cut. A table that is not there has no rows.
 
 
-class Snapshot:
+class PinnedTables:
     """The tables of one query, each at one version.
 
     Args:
@@ -266,7 +266,7 @@ class Snapshot:
     """
 
     def __init__(
-        self, lake: Lake, cut: ConsistentSnapshot, spent: Spent, past: Mapping[str, Past] | None = None
+        self, lake: LakeLayout, cut: ConsistentSnapshot, spent: QueryBudget, past: Mapping[str, Past] | None = None
     ) -> None:
         self._lake = lake
         self._past = past or {}

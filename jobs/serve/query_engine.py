@@ -15,7 +15,7 @@ import duckdb
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.serve.errors import TooLarge
-from strandline.jobs.serve.terms import NO_LIMITS, Spent
+from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget
 from strandline.state_store.duckdb import elementary
 from strandline.state_store.duckdb.errors import error_of
 
@@ -49,9 +49,9 @@ class QueryEngine:
         spent: what the query has taken so far, and may take.
     """
 
-    def __init__(self, functions: Library, spent: Spent | None = None) -> None:
+    def __init__(self, functions: Library, spent: QueryBudget | None = None) -> None:
         self._functions = functions
-        self._spent = spent if spent is not None else Spent(NO_LIMITS)
+        self._spent = spent if spent is not None else QueryBudget(NO_LIMITS)
         self._connection = duckdb.connect(":memory:")
         self._knows_elementary = False
         memory = self._spent.limits.memory_bytes

@@ -17,7 +17,7 @@ from strandline.state_store.errors import StoreError, VersionGone
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 Offsets = dict[str, dict[int, int]]
 """{topic: {partition: the offset behind the last one}}."""
@@ -42,7 +42,7 @@ class Reflected:
     event_time: int | None = None
 
 
-def reflected(lake: Lake, table: str, version: int) -> Reflected:
+def reflected(lake: LakeLayout, table: str, version: int) -> Reflected:
     """What that version reflects.
 
     Raises:
@@ -73,7 +73,7 @@ def reflected(lake: Lake, table: str, version: int) -> Reflected:
     return Reflected(table, version, committed, found, offsets, max(times, default=None))
 
 
-def settled(lake: Lake, table: str, version: int) -> int:
+def settled(lake: LakeLayout, table: str, version: int) -> int:
     """The newest version up to this one that changed rows; −1 if none did: versions with equal rows are one.
 
     Compaction and epochs without a change add versions that readers need not tell apart. What lies before the commits

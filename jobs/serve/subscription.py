@@ -37,7 +37,7 @@ from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 from strandline.jobs.serve.values import python_rows
-from strandline.jobs.serve.watch import Watch
+from strandline.jobs.serve.watch import CommitWatch
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import TableMissing
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.sql.syntax import Select
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 
@@ -191,7 +191,7 @@ def _key_text(key: Row) -> str:
     return str(tuple(value + 0.0 if isinstance(value, float) else value for value in key))
 
 
-def subscription(statement: Select, catalog: Catalog, lake: Lake, unnamed: Unnamed = "postgres") -> Subscription:
+def subscription(statement: Select, catalog: Catalog, lake: LakeLayout, unnamed: Unnamed = "postgres") -> Subscription:
     """The subscription that a push query asks for.
 
     Args:
@@ -274,7 +274,9 @@ def _check(statement: Select, pull: PullQuery) -> None:
 _WAIT_SECONDS = 1.0
 
 
-def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *, from_latest: bool = False) -> LiveRows:
+def push(
+    statement: Select, catalog: Catalog, lake: LakeLayout, functions: Library, *, from_latest: bool = False
+) -> LiveRows:
     """Subscribe to the changes of one stream, table or view.
 
     Args:
@@ -290,7 +292,7 @@ def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *,
     return LiveRows(made.names, islice(changes, statement.limit), marked=not made.shows_deletions)
 
 
-def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: bool) -> Iterator[Change]:
+def _follow(made: Subscription, lake: LakeLayout, functions: Library, *, from_latest: bool) -> Iterator[Change]:
     """The changes, without end."""
     name, moved = made.relation.name, Event()
 
@@ -298,7 +300,7 @@ def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: 
         if table == name:
             moved.set()
 
-    with QueryEngine(functions) as duck, Watch(lake, told, lambda: [name]):
+    with QueryEngine(functions) as duck, CommitWatch(lake, told, lambda: [name]):
         version = _newest(made, lake)
         if version >= 0 and not from_latest:
             yield from made.visible(duck, made.snapshot(version))
@@ -316,7 +318,7 @@ def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: 
             moved.wait(_WAIT_SECONDS)
 
 
-def _newest(made: Subscription, lake: Lake) -> int:
+def _newest(made: Subscription, lake: LakeLayout) -> int:
     """The newest version; −1 while there is no table yet, so that every version is a change. Raises TableLost."""
     version = newest_version(lake, made.relation.name)
     return -1 if version is None else version

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
     from strandline.jobs.serve.reflected import Reflected
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # What one query may take: time, memory, and the rows and bytes of its answer.
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueryLimits:
     """The most that a query may take; None: as much as there is, as on the command line.
 
     Attributes:
@@ -43,14 +43,14 @@ class Limits:
     answer_bytes: int | None = None
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = QueryLimits()
 
 
 @dataclass
-class Spent:
+class QueryBudget:
     """What a query has taken so far. One thread works with it."""
 
-    limits: Limits
+    limits: QueryLimits
     begun: float = field(default_factory=time.monotonic)
     read_bytes: int = 0
 
@@ -144,7 +144,7 @@ class Least:
         """True if a version of the table itself reflects it."""
         return standing is not None and standing.version >= self.version and self._read_by(standing)
 
-    def met_below(self, standing: Reflected, table: str, lake: Lake) -> bool:
+    def met_below(self, standing: Reflected, table: str, lake: LakeLayout) -> bool:
         """True if a version of another table, which reflects `table`, reflects it.
 
         Versions of `table` that changed no rows count as the one before: a view may never have read them.
@@ -165,7 +165,7 @@ def no_versions(view: str) -> RequestRefused:
 
 
 def check_cut(
-    cut: ConsistentSnapshot, at_least: Mapping[str, Least], lake: Lake, computed: Container[str] = ()
+    cut: ConsistentSnapshot, at_least: Mapping[str, Least], lake: LakeLayout, computed: Container[str] = ()
 ) -> None:
     """Check that a cut reflects what is asked for.
 
@@ -206,7 +206,7 @@ class Terms:
         pinned: the cut that is read; None: the newest one.
     """
 
-    limits: Limits = NO_LIMITS
+    limits: QueryLimits = NO_LIMITS
     at_least: Mapping[str, Least] = field(default_factory=dict)
     unnamed: Unnamed = "postgres"
     pinned: Pinned | None = None

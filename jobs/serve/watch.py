@@ -23,7 +23,7 @@ from strandline.state_store.layout import name_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 logger = logging.getLogger("strandline.serve")
@@ -37,7 +37,7 @@ _LOOK_SECONDS: Final = 1.0
 _COMMIT = re.compile(r"([^/]+)/_delta_log/[0-9]{20}\.json$")
 
 
-class Watch:
+class CommitWatch:
     """A thread that tells of commits. Close it by `with`.
 
     Args:
@@ -45,14 +45,14 @@ class Watch:
         followed: the tables that are of interest at the moment.
     """
 
-    def __init__(self, lake: Lake, told: Callable[[str], None], followed: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, lake: LakeLayout, told: Callable[[str], None], followed: Callable[[], Iterable[str]]) -> None:
         self._lake = lake
         self._told = told
         self._followed = followed
         self._stop = Event()
         self._thread = Thread(target=self._run, name="watch", daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> CommitWatch:
         self._thread.start()
         return self
 

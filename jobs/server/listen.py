@@ -15,7 +15,7 @@ import uvicorn
 from strandline.jobs.server.access.options import bound
 from strandline.jobs.server.app import application
 from strandline.jobs.server.http.requests import PatientProtocol
-from strandline.state_store.layout import Lake, check_lake
+from strandline.state_store.layout import LakeLayout, check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def listen(
     """
     options.check()
     sockets = bound(options.host, options.port, "--listen")
-    check_lake(Lake(settings.lake))
+    check_lake(LakeLayout(settings.lake))
     sys.setswitchinterval(_SWITCH_SECONDS)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())

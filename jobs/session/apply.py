@@ -37,7 +37,7 @@ from strandline.jobs.sql.syntax import (
 )
 from strandline.state_store.delta import reader
 from strandline.state_store.files import copy_to_disk
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, Text, joined, quoted, sentence
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _rehearse(
     """Register the statements in a copy of the catalog first, so that an error changes nothing; return the changes."""
     changes: list[catalog_changes.Change] = []
     with TemporaryDirectory(prefix="strandline-") as scratch:
-        copy = Lake(Path(scratch))
+        copy = LakeLayout(Path(scratch))
         copy_to_disk(interpreter.lake.catalog, Path(scratch) / "catalog")
         with suppress(FileNotFoundError):
             (Path(scratch) / copy.definitions.name).write_bytes(interpreter.lake.definitions.read_bytes())
@@ -195,7 +195,7 @@ def _rehearse(
 
 
 def _rehearse_replacement(
-    catalog: Catalog, lake: Lake, present: Source | View, definition: Source | View
+    catalog: Catalog, lake: LakeLayout, present: Source | View, definition: Source | View
 ) -> str | None:
     """Put a definition in the copy of the catalog; return the reason why its rows will not be proved."""
     from strandline.jobs.operate.replace import check_events
@@ -308,7 +308,7 @@ class ApplyPlan:
 
 
 def plan_of(
-    pipeline: str, changes: Sequence[Change], missing: Sequence[str], catalog: Catalog, lake: Lake
+    pipeline: str, changes: Sequence[Change], missing: Sequence[str], catalog: Catalog, lake: LakeLayout
 ) -> ApplyPlan:
     """Plan these changes.
 
@@ -323,7 +323,7 @@ def plan_of(
     return ApplyPlan(pipeline, tuple(steps), catalog.name_map)
 
 
-def _step(change: Change, catalog: Catalog, lake: Lake) -> PlannedChange:
+def _step(change: Change, catalog: Catalog, lake: LakeLayout) -> PlannedChange:
     definition, what = change.definition, described(change.definition)
     outcome = _OUTCOMES.get(change.outcome, change.outcome)
     begun = None if change.begun is None else _ENDS if change.begun == "this" else _COMES_FIRST
@@ -361,7 +361,7 @@ def _sharing(definition: View, catalog: Catalog) -> tuple[str, ...]:
     return tuple(each.name for each in others if wanted and wanted & shared_tables(each, catalog))
 
 
-def _rows(name: str, catalog: Catalog, lake: Lake) -> int:
+def _rows(name: str, catalog: Catalog, lake: LakeLayout) -> int:
     """The rows that a definition's table has now: 0 of one that is not there yet."""
     found: Definition | None = catalog.find(name)
     table = tables.event_log(found) if isinstance(found, Source) else name

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.binding import Binding
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.sql.syntax import Drop, Rename
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 Defining = CreateSource | CreateView | InsertSelect | AlterSource
@@ -83,7 +83,7 @@ def described(definition: Definition) -> Text:
 
 
 def register(
-    statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, replacing: Replace, binding: Binding
+    statement: Defining, catalog: Catalog, pipeline: str, lake: LakeLayout, replacing: Replace, binding: Binding
 ) -> Change:
     """Check a definition and put it into the catalog.
 
@@ -157,7 +157,7 @@ def _begun(definition: Definition, catalog: Catalog) -> Begun | None:
 
 
 def _replaced_live(
-    existing: Definition, definition: Definition, catalog: Catalog, lake: Lake, replacing: Replace
+    existing: Definition, definition: Definition, catalog: Catalog, lake: LakeLayout, replacing: Replace
 ) -> Change | None:
     """Replace a view, or add columns to a source, while others go on reading; None if it is neither."""
     from strandline.jobs.session.define.altered import extends
@@ -179,13 +179,15 @@ def _replaced_live(
     return None
 
 
-def _late(definition: Definition, catalog: Catalog, lake: Lake) -> tuple[str, ...]:
+def _late(definition: Definition, catalog: Catalog, lake: LakeLayout) -> tuple[str, ...]:
     from strandline.jobs.ivm.retention import begins_late
 
     return () if isinstance(definition, Source) else begins_late(definition, catalog, lake)
 
 
-def _repair(definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake) -> Change:
+def _repair(
+    definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: LakeLayout
+) -> Change:
     """Replace a broken file by a definition, which stays in its pipeline, as far as that is known."""
     from strandline.jobs.session.repair import as_it_was, check_repaired
 
@@ -197,7 +199,7 @@ def _repair(definition: Definition, again: Callable[[Catalog], Definition], cata
     return Change("repaired", definition)
 
 
-def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
+def ensure_topic(definition: Definition, settings: Settings, lake: LakeLayout) -> None:
     """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
     from strandline.jobs.ingest.logs.open import open_with_topic
 
@@ -205,7 +207,7 @@ def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None
         open_with_topic(definition, settings, lake)
 
 
-def resolved_source(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> CreateSource:
+def resolved_source(statement: CreateSource, catalog: Catalog, settings: Settings, lake: LakeLayout) -> CreateSource:
     """A statement as it is to be registered: one over a Delta table with what it leaves to that, one over a topic once
     the topic is known not to contradict it.
 
@@ -220,7 +222,7 @@ def resolved_source(statement: CreateSource, catalog: Catalog, settings: Setting
     return statement
 
 
-def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> None:
+def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: LakeLayout) -> None:
     """Check, before a source is registered, that its topic does not contradict it: the kind of the lake's topics, and
     for a new source the number of partitions.
 
@@ -248,7 +250,7 @@ def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, l
 
 
 @contextmanager
-def stopped(name: str, catalog: Catalog, lake: Lake) -> Iterator[None]:
+def stopped(name: str, catalog: Catalog, lake: LakeLayout) -> Iterator[None]:
     """Hold the locks of the pipelines that may write the tables of `name`, with the catalog read under them.
 
     Raises:
@@ -275,7 +277,7 @@ def _writers(name: str, catalog: Catalog) -> set[str]:
     return {found.pipeline} if found else set()
 
 
-def _check_replacement(existing: Definition, lake: Lake) -> None:
+def _check_replacement(existing: Definition, lake: LakeLayout) -> None:
     """Refuse to change a definition that has rows in the lake (NotSupported): they were read with the former
     columns."""
     if any((table / "_delta_log").exists() for table in table_paths(existing.name, lake)):
@@ -288,7 +290,7 @@ def _check_replacement(existing: Definition, lake: Lake) -> None:
 # DROP: a definition, or with CASCADE all that reads it too, with their tables.
 
 
-def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
+def drop(statement: Drop, catalog: Catalog, lake: LakeLayout) -> str:
     """Forget a definition, whole or broken, and delete its tables; the topic stays, as in ksqlDB.
 
     A drop of that name which was killed is ended.
@@ -341,7 +343,7 @@ def _cascade(statement: Drop, catalog: Catalog) -> list[Drop]:
     ]
 
 
-def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
+def _drop_one(statement: Drop, catalog: Catalog, lake: LakeLayout) -> str:
     name = statement.name
     with stopped(name, catalog, lake):
         if name not in catalog.broken:
@@ -352,7 +354,7 @@ def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     return joined("\n", (sentence("'{}' dropped", Name(each)) for each in gone))
 
 
-def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
+def _unshared(name: str, catalog: Catalog, lake: LakeLayout) -> frozenset[str]:
     """Shared tables that nothing reads once `name` is removed; see `unread`."""
     from strandline.jobs.run.shared import shared_tables, unread
 

@@ -39,7 +39,7 @@ from strandline.jobs.sql.syntax import (
     Update,
 )
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake, check_lake
+from strandline.state_store.layout import LakeLayout, check_lake
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Interpreter:
     def __init__(self, settings: Settings, pipeline: str = DEFAULT_PIPELINE) -> None:
         self.settings = settings
         self.pipeline = pipeline
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         self.catalog = Catalog(self.lake)
         self.properties = Properties()
         self.binding = Binding()

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.broken import Broken
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 def as_it_was(
-    definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake
+    definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: LakeLayout
 ) -> Definition:
     """Restore the part of a definition that only its broken file knew: which columns were added later.
 
@@ -55,7 +55,7 @@ def as_it_was(
     return definition
 
 
-def _added(source: Source, lake: Lake) -> int:
+def _added(source: Source, lake: LakeLayout) -> int:
     """Number of columns that a source was given later, by the schema of its event log."""
     path = lake.table(tables.event_log(source))
     head = reader.head(path)
@@ -65,7 +65,7 @@ def _added(source: Source, lake: Lake) -> int:
     return sum(column.name in later for column in source.columns)
 
 
-def check_repaired(definition: Definition, catalog: Catalog, lake: Lake) -> None:
+def check_repaired(definition: Definition, catalog: Catalog, lake: LakeLayout) -> None:
     """Check that a definition can take the place of the broken one of its name.
 
     Raises:
@@ -110,7 +110,7 @@ def _fits(query: View | InsertQuery, catalog: Catalog) -> bool:
         return True
 
 
-def _made_rows(definition: Definition, broken: Broken, lake: Lake) -> bool:
+def _made_rows(definition: Definition, broken: Broken, lake: LakeLayout) -> bool:
     """True if the rows in the lake, if any, are of this definition."""
     if isinstance(definition, InsertQuery):
         return broken.holds(definition.fingerprint)
@@ -120,7 +120,7 @@ def _made_rows(definition: Definition, broken: Broken, lake: Lake) -> bool:
     return _made_events(definition, lake)
 
 
-def _made_events(source: Source, lake: Lake) -> bool:
+def _made_events(source: Source, lake: LakeLayout) -> bool:
     """True if the event log of a source, if any, has its topic and its columns."""
     path = lake.table(tables.event_log(source))
     head = reader.head(path)

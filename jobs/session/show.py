@@ -12,7 +12,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.serve.format import Table, cell
+from strandline.jobs.serve.format import TextTable, cell
 from strandline.jobs.serve.results import Document, Rows
 from strandline.jobs.session.catalog_changes import described
 from strandline.jobs.session.define.view_options import TOPIC_OPTIONS
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log, Records
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.sql.syntax import Explain, Print, Show
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
-def listing(statement: Show, catalog: Catalog, properties: Mapping[str, str], settings: Settings, lake: Lake) -> Rows:
+def listing(
+    statement: Show, catalog: Catalog, properties: Mapping[str, str], settings: Settings, lake: LakeLayout
+) -> Rows:
     """`SHOW …`: one row for each thing listed.
 
     Raises:
@@ -52,7 +54,7 @@ def listing(statement: Show, catalog: Catalog, properties: Mapping[str, str], se
     return replace(found, note="" if found.rows else f"there are none in the lake {lake.root}")
 
 
-def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> Document:
+def description(name: str, catalog: Catalog, lake: LakeLayout, *, extended: bool) -> Document:
     """`DESCRIBE name [EXTENDED]`. Raises UnknownName."""
     definition, name_map = catalog.get(name), catalog.name_map
     assert not isinstance(definition, InsertQuery)
@@ -136,7 +138,7 @@ def _queries(catalog: Catalog) -> Rows:
     return Rows(("name", "writes", "pipeline", "reads", "query"), rows)
 
 
-def _topics(settings: Settings, lake: Lake) -> Rows:
+def _topics(settings: Settings, lake: LakeLayout) -> Rows:
     from strandline.jobs.ingest.logs.open import open_log
 
     log = open_log(settings, lake)
@@ -158,7 +160,7 @@ def _functions(catalog: Catalog) -> Rows:
     return Rows(("name", "kind"), sorted(rows))
 
 
-def _state(name: str, name_map: NameMap, lake: Lake) -> dict[str, Any]:
+def _state(name: str, name_map: NameMap, lake: LakeLayout) -> dict[str, Any]:
     """The state of a table, from the record of its last commit alone."""
     head = reader.head(lake.table(name))
     if head is None:
@@ -185,7 +187,7 @@ def _as_text(title: str, data: dict[str, Any]) -> str:
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     cells = [[cell(value) for value in row] for row in rows]
-    table = Table.fitting(names, cells)
+    table = TextTable.fitting(names, cells)
     return "\n".join((table.header(), *(table.line(row) for row in cells), table.rule))
 
 
@@ -196,7 +198,7 @@ _LAST = 20
 """Records of each partition that are shown without FROM BEGINNING: a screen."""
 
 
-def print_topic(statement: Print, settings: Settings, lake: Lake) -> Rows:
+def print_topic(statement: Print, settings: Settings, lake: LakeLayout) -> Rows:
     """Read the records of a topic, partition by partition: the last ones, or with FROM BEGINNING all that are kept.
 
     Raises:

@@ -19,7 +19,7 @@ from strandline.jobs.publish.publisher import topic_standing
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.errors import CorruptState, TableLost
-from strandline.state_store.layout import Lake, check_lake
+from strandline.state_store.layout import LakeLayout, check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def status(settings: Settings) -> Rows:
         ObjectMissing: there is no lake.
         TopicsElsewhere: the settings do not lead to the lake's topics.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     check_lake(lake)
     catalog = Catalog(lake)
     log = Lags(settings, lake, catalog)
@@ -67,7 +67,9 @@ def _broken(broken: Broken, pipeline: str | None) -> _Row:
     return (pipeline, broken.name, "broken", None, None, None, None, "", None, "broken")
 
 
-def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Lags, hindrances: Hindrances) -> Iterator[_Row]:
+def _rows(
+    definition: Definition, catalog: Catalog, lake: LakeLayout, log: Lags, hindrances: Hindrances
+) -> Iterator[_Row]:
     match definition:
         case InsertQuery():
             return
@@ -96,7 +98,7 @@ def _row(
     definition: Definition,
     table: str,
     role: str,
-    lake: Lake,
+    lake: LakeLayout,
     lag: _Lag,
     late: int | None = None,
     hindrance: Hindrance | None = None,
@@ -113,7 +115,7 @@ def _row(
     return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, state)
 
 
-def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
+def _late(view: View, catalog: Catalog, lake: LakeLayout) -> int | None:
     try:
         stages = plan(view, catalog).stages
     except CorruptState:
@@ -124,7 +126,7 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
 class Lags:
     """Lags of tables and topics. After one topic does not answer, none is asked again: each try takes seconds."""
 
-    def __init__(self, settings: Settings, lake: Lake, catalog: Catalog) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog) -> None:
         self._settings = settings
         self._lake = lake
         self._log = open_log(settings, lake)
@@ -135,7 +137,7 @@ class Lags:
         """The lag of a view or a keyed table: no topic is asked."""
         return self._waiting.versions(definition.name), "versions", None
 
-    def lag(self, source: Source, lake: Lake) -> _Lag:
+    def lag(self, source: Source, lake: LakeLayout) -> _Lag:
         """The lag of a source."""
         if self._silent is None:
             try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.model.errors import NameTaken, UnknownName
-from strandline.jobs.serve.format import Table, cell
+from strandline.jobs.serve.format import TextTable, cell
 from strandline.jobs.serve.results import Document
 from strandline.jobs.sql.syntax import DropType
 
@@ -109,7 +109,7 @@ def describe_function(name: str, catalog: Catalog) -> Document:
         data["takes_values_back"] = function.retracts
     shown = {**data, "parameters": ", ".join(f"{each.name} {each.type}" for each in function.parameters)}
     cells = [[cell(fact), cell(value)] for fact, value in shown.items() if fact != "name"]
-    table = Table.fitting(("property", "value"), cells)
+    table = TextTable.fitting(("property", "value"), cells)
     text = "\n".join((_described(function), table.header(), *(table.line(row) for row in cells), table.rule))
     return Document(data, text)
 

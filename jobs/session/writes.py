@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.sql.syntax import Delete, InsertValues, Update
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 _ROWTIME = "rowtime"
 """A column that may be given: the record's timestamp, milliseconds since the epoch; now by default."""
 
 
-def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: Lake) -> int:
+def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: LakeLayout) -> int:
     """Append the rows to the source's topic.
 
     Returns:
@@ -134,7 +134,7 @@ Key = dict[str, object]
 """{key column: value}"""
 
 
-def delete(statement: Delete, catalog: Catalog, settings: Settings, lake: Lake) -> int:
+def delete(statement: Delete, catalog: Catalog, settings: Settings, lake: LakeLayout) -> int:
     """Write a tombstone for each key.
 
     Returns:
@@ -153,7 +153,7 @@ def delete(statement: Delete, catalog: Catalog, settings: Settings, lake: Lake) 
     return insert_rows(source, [{**key, TOMBSTONE: True} for key in keys], settings, lake)
 
 
-def update(statement: Update, catalog: Catalog, settings: Settings, lake: Lake) -> int:
+def update(statement: Update, catalog: Catalog, settings: Settings, lake: LakeLayout) -> int:
     """Write the changed row of each key that has one.
 
     Returns:

@@ -33,7 +33,7 @@ _VALUES_A_PART: Final = 10
 
 
 @dataclass(frozen=True)
-class Limits:
+class SizeLimits:
     """The most that a query may have.
 
     Attributes:
@@ -51,9 +51,9 @@ class Limits:
     tables: int
 
 
-PULL: Final = Limits("a query", 6_000, 20_000, 300, 256)
+PULL: Final = SizeLimits("a query", 6_000, 20_000, 300, 256)
 """A SELECT that is answered once."""
-VIEW: Final = Limits("a view", 6_000, 2_000, 200, 64)
+VIEW: Final = SizeLimits("a view", 6_000, 2_000, 200, 64)
 """It is planned and its rules are prepared, on two engines: some ten times the work of a pull query."""
 
 
@@ -77,7 +77,7 @@ def shortened(tree: Q) -> Q:
     return tree
 
 
-def check(tree: exp.Expr, limits: Limits) -> None:
+def check(tree: exp.Expr, limits: SizeLimits) -> None:
     """Check that a query is within limits.
 
     Raises:
@@ -111,7 +111,7 @@ def check(tree: exp.Expr, limits: Limits) -> None:
         )
 
 
-def check_tables(number: int, limits: Limits) -> None:
+def check_tables(number: int, limits: SizeLimits) -> None:
     """Check the number of tables that a query reads. Raises NotSupported: it is too large."""
     if number > limits.tables:
         raise NotSupported(

@@ -11,7 +11,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.serve.values import python_rows
 from strandline.jobs.testing.compare import RowsDiffer, net, row_text, rows_differ
 from strandline.state_store.delta import log, reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Fault:
 
 def versions_of(settings: Settings, expected: Sequence[TypedExpected]) -> dict[str, int | None]:
     """The newest version of each table; None where there is none yet."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     return {each.table: log.newest_version(lake.table(each.table)) for each in expected}
 
 
@@ -65,7 +65,7 @@ def check(settings: Settings, expected: Sequence[TypedExpected], before: Mapping
     Raises:
         CorruptState, ForeignWrite, VersionGone: a table cannot be read.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     found: list[Fault] = []
     for each in expected:
         if each.rows is not None:
@@ -87,12 +87,12 @@ def _fault(each: TypedExpected, what: str, wanted: ExpectedRows, actual: Sequenc
     return [Fault(each.table, what, difference)] if difference else []
 
 
-def _rows(lake: Lake, each: TypedExpected) -> list[Values]:
+def _rows(lake: LakeLayout, each: TypedExpected) -> list[Values]:
     path = lake.table(each.table)
     return [] if log.newest_version(path) is None else _values(reader.read_rows(path, None, list(each.types)), each)
 
 
-def _changes(lake: Lake, each: TypedExpected, after: int | None) -> list[tuple[Values, int]]:
+def _changes(lake: LakeLayout, each: TypedExpected, after: int | None) -> list[tuple[Values, int]]:
     path = lake.table(each.table)
     if log.newest_version(path) is None:
         return []
@@ -105,7 +105,7 @@ def _values(rows: pa.Table, each: TypedExpected) -> list[Values]:
     return [dict(zip(each.types, row, strict=True)) for row in python_rows(rows, list(each.types.values()))]
 
 
-def _dead_letters(lake: Lake, table: str) -> list[Values]:
+def _dead_letters(lake: LakeLayout, table: str) -> list[Values]:
     """The rows on which an expression of the view fails, and their reasons as the member `reason`."""
     path = lake.table(tables.dead_letters(table))
     if log.newest_version(path) is None:

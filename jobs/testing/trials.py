@@ -31,9 +31,9 @@ from strandline.jobs.model.settings import IngestSettings, KafkaSettings, Regist
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.apply import apply
 from strandline.jobs.testing.outcome import Fault, check, versions_of
-from strandline.jobs.testing.typed import Event, TypedCase, TypedStep, typed
+from strandline.jobs.testing.typed import GivenEvent, TypedCase, TypedStep, typed
 from strandline.state_store.files import copy_to_disk, discard_folder, remove_folder
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,7 +161,7 @@ def run_trial(bench: Bench, case: TypedCase, trial: Trial, folder: Path) -> Tria
     return replace(result, seconds=time.monotonic() - began)
 
 
-def _epochs(step: TypedStep, trial: Trial, random: Random) -> Iterator[Sequence[Event]]:
+def _epochs(step: TypedStep, trial: Trial, random: Random) -> Iterator[Sequence[GivenEvent]]:
     """The events of a step, an epoch each; their order stays."""
     events = step.events
     if trial.kind != "cut":
@@ -173,8 +173,8 @@ def _epochs(step: TypedStep, trial: Trial, random: Random) -> Iterator[Sequence[
         yield events[begin:end]
 
 
-def _insert(settings: Settings, events: Sequence[Event]) -> None:
-    lake = Lake(settings.lake)
+def _insert(settings: Settings, events: Sequence[GivenEvent]) -> None:
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     for event in events:
         source = catalog.get(event.source)
@@ -252,7 +252,7 @@ def prepared(settings: Settings, suite: Suite) -> Iterator[tuple[Bench, tuple[Ty
         template = Path(folder) / "template"
         scratch = scratch_settings(settings, template)
         pipelines = tuple(apply(file, scratch).pipeline for file in suite.files)
-        yield Bench(template, pipelines, scratch), typed(suite, Catalog(Lake(template)))
+        yield Bench(template, pipelines, scratch), typed(suite, Catalog(LakeLayout(template)))
 
 
 def run_suite(bench: Bench, cases: Sequence[TypedCase], wanted: Sequence[Trial]) -> Iterator[TrialResult]:

@@ -29,7 +29,7 @@ record's time, so that "as of the time of an event" has one meaning however the 
 
 
 @dataclass(frozen=True)
-class Event:
+class GivenEvent:
     """A record to be: the row of a source, as `jobs.ingest.produce.insert_rows` takes it."""
 
     source: str
@@ -64,7 +64,7 @@ class TypedExpected:
 class TypedStep:
     """Events in their order, and what must be true once they are taken in."""
 
-    events: tuple[Event, ...]
+    events: tuple[GivenEvent, ...]
     expected: tuple[TypedExpected, ...]
 
 
@@ -103,7 +103,7 @@ def _case(case: Case, catalog: Catalog, suite: Suite) -> TypedCase:
 
 def _step(step: Step, catalog: Catalog, before: int) -> TypedStep:
     """Args: `before` is the number of the test's events in earlier steps."""
-    events: list[Event] = []
+    events: list[GivenEvent] = []
     for name, rows in step.given.items():
         source = _source(name, catalog)
         for row in rows:
@@ -128,14 +128,14 @@ def _definition(name: str, catalog: Catalog) -> Source | View:
     return found
 
 
-def _event(source: Source, given: Row | Deletion, time: dt.datetime) -> Event:
+def _event(source: Source, given: Row | Deletion, time: dt.datetime) -> GivenEvent:
     types: dict[str, SqlType] = {column.name: column.type for column in source.columns}
     if isinstance(given, Deletion):
         key = _values(given.key, {name: types[name] for name in source.key}, f"the key of '{source.name}'")
-        return Event(source.name, {**key, TOMBSTONE: True, ROWTIME: time})
+        return GivenEvent(source.name, {**key, TOMBSTONE: True, ROWTIME: time})
     names_time = ROWTIME not in types
     row = _values(given, {**types, ROWTIME: t.TIMESTAMP} if names_time else types, f"'{source.name}'")
-    return Event(source.name, {ROWTIME: time, **row} if names_time else row)
+    return GivenEvent(source.name, {ROWTIME: time, **row} if names_time else row)
 
 
 def _expected(name: str, each: Expected, catalog: Catalog) -> TypedExpected:

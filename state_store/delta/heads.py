@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from strandline.state_store.commits import Head, TableVersion
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # lost, and nobody may say that it has no rows.
 
 
-def check_not_lost(lake: Lake, table: str) -> None:
+def check_not_lost(lake: LakeLayout, table: str) -> None:
     """Raise TableLost if a table without a log was made before.
 
     Raises:
@@ -54,7 +54,7 @@ def check_not_lost(lake: Lake, table: str) -> None:
         )
 
 
-def note(lake: Lake, table: str, identity: str) -> None:
+def note(lake: LakeLayout, table: str, identity: str) -> None:
     """Mark that a table has a commit.
 
     Args:
@@ -66,17 +66,17 @@ def note(lake: Lake, table: str, identity: str) -> None:
         replace(file, sealed_members({"table": identity}))
 
 
-def forget(lake: Lake, table: str) -> None:
+def forget(lake: LakeLayout, table: str) -> None:
     """Forget a table that is about to be removed, or moved out of the way."""
     remove_file(mark(lake, table))
 
 
-def marked(lake: Lake) -> Iterable[str]:
+def marked(lake: LakeLayout) -> Iterable[str]:
     """The names of the tables that were begun."""
     return [name_of(file.stem) for file in files_in(lake.begun, ".json")]
 
 
-def identity(lake: Lake, table: str) -> str | None:
+def identity(lake: LakeLayout, table: str) -> str | None:
     """Delta's id of a table as it was noted; None where none was, or the note does not read back."""
     try:
         return str(members_in(mark(lake, table).read_bytes())["table"])
@@ -84,7 +84,7 @@ def identity(lake: Lake, table: str) -> str | None:
         return None
 
 
-def mark(lake: Lake, table: str) -> LakePath:
+def mark(lake: LakeLayout, table: str) -> LakePath:
     """The file of a table's mark."""
     return lake.begun / f"{lake.table(table).name}.json"
 
@@ -92,7 +92,7 @@ def mark(lake: Lake, table: str) -> LakePath:
 # Tables set aside: moved out of the way of a new one, and kept for inspection.
 
 
-def set_aside(lake: Lake, table: str) -> LakePath | None:
+def set_aside(lake: LakeLayout, table: str) -> LakePath | None:
     """Move a table's folder to `<lake>/aside/`; None when there is no such table. On a disk it is one step."""
     path = lake.table(table)
     forget(lake, table)
@@ -108,7 +108,7 @@ _VECTORS: Final = Unchanged["Mapping[str, TableVersion]"](4 << 20)
 """Every answer asks for those of all tables: some microseconds each, for some thousand of tables."""
 
 
-def head(lake: Lake, table: str) -> Head | None:
+def head(lake: LakeLayout, table: str) -> Head | None:
     """The head of a table; None when it has not been made yet.
 
     Raises:
@@ -121,7 +121,7 @@ def head(lake: Lake, table: str) -> Head | None:
     return found
 
 
-def newest_version(lake: Lake, table: str) -> int | None:
+def newest_version(lake: LakeLayout, table: str) -> int | None:
     """The newest version of a table, to answer from; None when it has not been made yet.
 
     Raises:
@@ -136,7 +136,7 @@ def newest_version(lake: Lake, table: str) -> int | None:
     return found
 
 
-def check_whole(lake: Lake, table: str, newest: int) -> None:
+def check_whole(lake: LakeLayout, table: str, newest: int) -> None:
     """Raise CommitsLost if another table was computed from a later version than the newest."""
     for reader_of_it, vector in side_by_side(lambda folder: (folder.name, _vector(folder)), _logs(lake), lake.tables):
         for entry, at in vector.items():
@@ -160,7 +160,7 @@ def check_whole(lake: Lake, table: str, newest: int) -> None:
                 )
 
 
-def _logs(lake: Lake) -> list[LakePath]:
+def _logs(lake: LakeLayout) -> list[LakePath]:
     return list(folders_in(lake.tables))
 
 
@@ -180,7 +180,7 @@ def _vector(folder: LakePath) -> Mapping[str, TableVersion]:
         return {}
 
 
-def note_all(lake: Lake) -> None:
+def note_all(lake: LakeLayout) -> None:
     """Mark every table that has a commit and no mark: what a kill has left out, and tables older than marks."""
     known = {file.stem for file in files_in(lake.begun, ".json")}
     for folder in folders_in(lake.tables):

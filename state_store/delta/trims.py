@@ -47,7 +47,7 @@ Offsets = dict[int, int]
 
 
 @dataclass(frozen=True)
-class Limits:
+class TrimLimits:
     """How much an event log keeps; None: no end.
 
     Attributes:
@@ -142,12 +142,12 @@ class TrimPlan:
         return sum(each.rows for each in self.due if each.held_by(keeper))
 
 
-def is_due(snapshot: Snapshot, limits: Limits) -> bool:
+def is_due(snapshot: Snapshot, limits: TrimLimits) -> bool:
     """True if the limits say a file, by the log's statistics alone: no file is opened."""
     return bool(_due(snapshot, limits))
 
 
-def plan_trim(path: LakePath, snapshot: Snapshot, limits: Limits, keepers: Sequence[Keeper]) -> TrimPlan:
+def plan_trim(path: LakePath, snapshot: Snapshot, limits: TrimLimits, keepers: Sequence[Keeper]) -> TrimPlan:
     """Plan the trim of one version of an event log.
 
     Raises:
@@ -163,7 +163,7 @@ def plan_trim(path: LakePath, snapshot: Snapshot, limits: Limits, keepers: Seque
     return TrimPlan(snapshot.version, tuple(due), tuple(goes), tuple(holding), len(free) - len(goes))
 
 
-def _due(snapshot: Snapshot, limits: Limits) -> dict[str, int]:
+def _due(snapshot: Snapshot, limits: TrimLimits) -> dict[str, int]:
     """The files that the limits say, with their largest event times, the oldest first; none where a file's statistics
     do not tell, or a row was deleted: that is no event log as we write it."""
     known = {name: _until(body) for name, body in snapshot.files.items()}

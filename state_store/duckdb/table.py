@@ -163,7 +163,7 @@ class DuckDBTable(StoredTable):
         """
         tally = Tally()
         staged = self._staged(self._given(rows, tally), record)
-        said, listed = record.digest, Counts()
+        said, listed = record.digest, ChangeCounts()
         try:
             if said and Digest.parse(said) != tally.digest:
                 raise CorruptState(
@@ -186,7 +186,7 @@ class DuckDBTable(StoredTable):
             tally.insert(rows, self.spec.visible)
             yield rows
 
-    def _listed(self, changes: str, counts: Counts, record: CommitRecord) -> Staged:
+    def _listed(self, changes: str, counts: ChangeCounts, record: CommitRecord) -> Staged:
         """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
         feed = change_schema(self._schema)
         files = _by_file(listed_changes(batch, feed, counts) for batch in streamed(self._connection, changes))
@@ -473,7 +473,7 @@ def streamed(connection: duckdb.DuckDBPyConnection, text: str) -> Generator[pa.R
 
 
 @dataclass
-class Counts:
+class ChangeCounts:
     """The rows that came and went in all batches so far."""
 
     inserted: int = 0
@@ -485,7 +485,7 @@ def change_schema(stored: pa.Schema) -> pa.Schema:
     return stored.append(pa.field(CHANGE_TYPE, pa.string()))
 
 
-def listed_changes(batch: pa.RecordBatch, schema: pa.Schema, counts: Counts) -> pa.Table:
+def listed_changes(batch: pa.RecordBatch, schema: pa.Schema, counts: ChangeCounts) -> pa.Table:
     """Bring a batch into that schema, and count its rows.
 
     Args:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from strandline.state_store.replicas.store import Snapshot, Store
+    from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 
 _MANIFEST: Final = "manifest.json"
@@ -110,7 +110,7 @@ _LENGTHS: Final = struct.Struct("<II")
 _ROWS_PER_WRITE: Final = 5_000
 
 
-def dump(snapshot: Snapshot, folder: Path) -> None:
+def dump(snapshot: StoreSnapshot, folder: Path) -> None:
     """Write a snapshot to a file in the folder."""
     state = snapshot.state() or b""
     with disk_errors(folder), (folder / _NAME).open("xb") as file:

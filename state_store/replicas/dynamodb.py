@@ -14,7 +14,7 @@ from strandline.state_store.errors import CommitConflict, ObjectMissing, Storage
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.replicas.backup import check_backup, dump, load
 from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
-from strandline.state_store.replicas.store import Snapshot, Store
+from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ HEAD_KEY: Final = b"\x00"
 
 
 @dataclass(frozen=True)
-class Head:
+class ReplicaHead:
     """Head of a replica: the writes that count.
 
     Attributes:
@@ -88,17 +88,17 @@ class Head:
     def counts(self, number: int) -> bool:
         return number <= self.number and number not in self.broken
 
-    def next(self) -> Head:
+    def next(self) -> ReplicaHead:
         """The head with one more write begun; one that was begun before and is not whole never will be."""
         left = {self.begun} if self.begun != self.number else set()
         return replace(self, begun=self.begun + 1, broken=self.broken | left)
 
-    def whole(self, state: bytes) -> Head:
+    def whole(self, state: bytes) -> ReplicaHead:
         """The head with the begun write counting."""
         return replace(self, number=self.begun, state=state)
 
 
-def head_item(replica: str, head: Head) -> Item:
+def head_item(replica: str, head: ReplicaHead) -> Item:
     """The item of a head."""
     item: Item = {
         "p": {"S": replica},
@@ -113,15 +113,15 @@ def head_item(replica: str, head: Head) -> Item:
     return item
 
 
-def head_of(item: Mapping[str, Any] | None) -> Head:
+def head_of(item: Mapping[str, Any] | None) -> ReplicaHead:
     """The head in an item; the first one without it."""
     if item is None:
-        return Head()
+        return ReplicaHead()
     broken = frozenset(int(number) for number in item.get("a", {}).get("NS", ()))
-    return Head(int(item["n"]["N"]), int(item["t"]["N"]), broken, item.get("v", {}).get("B"))
+    return ReplicaHead(int(item["n"]["N"]), int(item["t"]["N"]), broken, item.get("v", {}).get("B"))
 
 
-def item_of(replica: str, key: bytes, value: bytes | None, old: Mapping[str, Any] | None, head: Head) -> Item:
+def item_of(replica: str, key: bytes, value: bytes | None, old: Mapping[str, Any] | None, head: ReplicaHead) -> Item:
     """The item that a write puts: the new value, and of the old item the value that counts."""
     item: Item = {"p": {"S": replica}, "k": {"B": key}, "n": {"N": str(head.begun)}}
     if value is not None:
@@ -135,7 +135,7 @@ def item_of(replica: str, key: bytes, value: bytes | None, old: Mapping[str, Any
     return item
 
 
-def value_of(item: Mapping[str, Any] | None, head: Head) -> bytes | None:
+def value_of(item: Mapping[str, Any] | None, head: ReplicaHead) -> bytes | None:
     """The value that counts.
 
     Raises:
@@ -181,11 +181,11 @@ class Requests:
         self.table = table
         self.replica = replica
 
-    def head(self) -> Head:
+    def head(self) -> ReplicaHead:
         """The head as it is now."""
         return head_of(self._head_item())
 
-    def put_head(self, head: Head, begun_before: int) -> None:
+    def put_head(self, head: ReplicaHead, begun_before: int) -> None:
         """Put the head if the last write begun is still that one.
 
         Raises:
@@ -283,10 +283,10 @@ def _pauses() -> Iterator[float]:
 # Reads as of one head. Two writes later what they need may be gone: they raise.
 
 
-class DynamoSnapshot(Snapshot):
+class DynamoSnapshot(StoreSnapshot):
     """The rows of one head."""
 
-    def __init__(self, requests: Requests, head: Head) -> None:
+    def __init__(self, requests: Requests, head: ReplicaHead) -> None:
         self._requests = requests
         self._head = head
 
@@ -324,7 +324,7 @@ class DynamoSnapshot(Snapshot):
 # Backups of a store in DynamoDB: a dump.
 
 
-def copy_rows(snapshot: Snapshot, folder: Path) -> None:
+def copy_rows(snapshot: StoreSnapshot, folder: Path) -> None:
     """Write the rows and the state to files in the folder."""
     dump(snapshot, folder)
 
@@ -403,7 +403,7 @@ class DynamoStore(Store):
         self._requests.delete([item["k"]["B"] for item in self._requests.query(ROWS, ROWS_END)])
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[StoreSnapshot]:
         yield DynamoSnapshot(self._requests, self._requests.head())
 
     def point(self, key: bytes) -> tuple[bytes | None, bytes | None]:

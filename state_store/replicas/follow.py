@@ -98,7 +98,7 @@ def _pieces(
 
 
 @dataclass(frozen=True)
-class Progress:
+class RestoreProgress:
     """A moment of a restore.
 
     Attributes:
@@ -136,7 +136,7 @@ class Progress:
         return f"version {self.version}: {self.rows:,} of {self.total:,} rows ({self.share:.0%}){when}"
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[RestoreProgress], None]
 
 
 class Clock:
@@ -150,9 +150,9 @@ class Clock:
         self._version, self._total, self._rows = version, total, rows
         self._since = time.monotonic()
 
-    def progress(self, rows: int) -> Progress:
+    def progress(self, rows: int) -> RestoreProgress:
         """The progress when so many rows are loaded."""
-        return Progress(self._version, rows, self._total, time.monotonic() - self._since, self._rows)
+        return RestoreProgress(self._version, rows, self._total, time.monotonic() - self._since, self._rows)
 
 
 ATTEMPTS: Final = 3
@@ -163,7 +163,7 @@ What fails then is the table's fault."""
 _BEGIN_ANEW: Final = (VersionGone, InputReplaced, ReplicaDiverged, NegativeWeight, DuplicateKey)
 
 
-def _silent(progress: Progress) -> None:
+def _silent(progress: RestoreProgress) -> None:
     """A report that nobody reads."""
 
 

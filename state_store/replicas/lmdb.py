@@ -11,7 +11,7 @@ import lmdb
 
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, WriterBusy
 from strandline.state_store.replicas.backup import check_backup, copy_files
-from strandline.state_store.replicas.store import Snapshot, Store
+from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ STATE: Final = b"\x00state"
 """Sorts before every row."""
 
 
-class LmdbSnapshot(Snapshot):
+class LmdbSnapshot(StoreSnapshot):
     """The store as a transaction sees it."""
 
     def __init__(self, transaction: lmdb.Transaction[bytes], path: Path) -> None:
@@ -146,7 +146,7 @@ class LmdbStore(Store):
             transaction.put(STATE, state)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[StoreSnapshot]:
         with lmdb_errors(self.path):
             transaction = self._environment.begin()
         try:

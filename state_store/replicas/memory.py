@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from strandline.state_store.replicas.backup import check_backup, dump, load
-from strandline.state_store.replicas.store import Snapshot, Store
+from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ class SortedRows:
         return self._ordered
 
 
-class MemorySnapshot(Snapshot):
+class MemorySnapshot(StoreSnapshot):
     """The rows as they are; whoever made it keeps writers away."""
 
     def __init__(self, rows: SortedRows) -> None:
@@ -71,7 +71,7 @@ class MemorySnapshot(Snapshot):
 # Backups of a store in memory: a dump.
 
 
-def copy_rows(snapshot: Snapshot, folder: Path) -> None:
+def copy_rows(snapshot: StoreSnapshot, folder: Path) -> None:
     """Write the rows and the state to files in the folder."""
     dump(snapshot, folder)
 
@@ -101,7 +101,7 @@ class MemoryStore(Store):
             self._rows = SortedRows(state)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[StoreSnapshot]:
         with self._lock:
             yield MemorySnapshot(self._rows)
 

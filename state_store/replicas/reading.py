@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.state_store.replicas.state import Layout, ReplicaState
-    from strandline.state_store.replicas.store import Snapshot
+    from strandline.state_store.replicas.store import StoreSnapshot
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 _ROWS_PER_BATCH: Final = 1 << 16
 
 
-class Reading:
+class ReplicaReading:
     """A replica at one version. Rows have the values that Arrow's `to_pylist` gives.
 
     Each method may raise CorruptState (bytes of the store are broken) and StorageUnavailable.
@@ -32,7 +32,7 @@ class Reading:
         state: with the version in `at`.
     """
 
-    def __init__(self, snapshot: Snapshot, state: ReplicaState, layout: Layout) -> None:
+    def __init__(self, snapshot: StoreSnapshot, state: ReplicaState, layout: Layout) -> None:
         self.state = state
         self._snapshot = snapshot
         self._layout = layout
@@ -95,7 +95,7 @@ class Reading:
                 yield dict(row)
 
 
-def batches(snapshot: Snapshot, layout: Layout) -> Iterator[pa.RecordBatch]:
+def batches(snapshot: StoreSnapshot, layout: Layout) -> Iterator[pa.RecordBatch]:
     """All rows as columns, in the order of their keys, without a look at their number."""
     values = snapshot.values()
     while chunk := list(islice(values, _ROWS_PER_BATCH)):

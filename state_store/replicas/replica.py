@@ -12,7 +12,7 @@ from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey, NegativeWeight, ReplicaDiverged, ReplicaNotReady
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.replicas.backup import back_up
-from strandline.state_store.replicas.reading import Reading, batches
+from strandline.state_store.replicas.reading import ReplicaReading, batches
 from strandline.state_store.replicas.row_bytes import COUNT
 from strandline.state_store.replicas.state import Phase, ReplicaState
 from strandline.state_store.replicas.store import Write
@@ -227,7 +227,7 @@ class Replica:
         self._state = self._state.entering(Phase.LIVE)
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def reading(self) -> Iterator[ReplicaReading]:
         """The replica as it is now, for the duration of the block.
 
         Raises:
@@ -236,7 +236,7 @@ class Replica:
         with self._store.snapshot() as now:
             state = self._state_in(now.state())
             self._readable(state)
-            yield Reading(now, state, self.layout)
+            yield ReplicaReading(now, state, self.layout)
 
     def get(self, key: Sequence[Any]) -> tuple[int, Row | None]:
         """The version that the rows are of, and the row of a key in it; None without one.

@@ -10,7 +10,7 @@ from rocksdict import BlockBasedOptions, Cache, Checkpoint, DBCompressionType, O
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StrandlineError, WriterBusy
 from strandline.state_store.replicas.backup import check_backup, copy_files
 from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
-from strandline.state_store.replicas.store import Snapshot, Store
+from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ STATE: Final = b"\x00state"
 _MISSING: Final = "key not found"
 
 
-class RocksSnapshot(Snapshot):
+class RocksSnapshot(StoreSnapshot):
     """One moment of a database; it pins what it sees until nothing holds it."""
 
     def __init__(self, db: Rdict, path: Path) -> None:
@@ -203,7 +203,7 @@ class RocksStore(Store):
             self._db.write(batch)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[StoreSnapshot]:
         now = RocksSnapshot(self._db, self.path)
         try:
             yield now

@@ -38,7 +38,7 @@ class Write:
         return sorted(zip(self.keys, self.values, strict=True), key=itemgetter(0))
 
 
-class Snapshot(ABC):
+class StoreSnapshot(ABC):
     """The rows and the state at one moment: no write shows in it.
 
     All methods may raise CorruptState (bytes of the store are broken) and StorageUnavailable (it does not answer).
@@ -103,11 +103,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
+    def snapshot(self) -> AbstractContextManager[StoreSnapshot]:
         """The store as it is now, for the duration of the block."""
 
     def point(self, key: bytes) -> tuple[bytes | None, bytes | None]:
-        """The state and the value of a key, both of one moment; None: there is none. Errors as of `Snapshot`.
+        """The state and the value of a key, both of one moment; None: there is none. Errors as of `StoreSnapshot`.
 
         For reads of one key, where a snapshot may take longer than the read.
         """
@@ -115,7 +115,7 @@ class Store(ABC):
             return now.state(), now.get(key)
 
     def points(self, keys: Sequence[bytes]) -> tuple[bytes | None, list[bytes | None]]:
-        """The state and the values of many keys, in the keys' order, all of one moment. Errors as of `Snapshot`."""
+        """The state and the values of many keys, in the keys' order, of one moment. Errors as of `StoreSnapshot`."""
         with self.snapshot() as now:
             return now.state(), now.multi_get(keys)
 
@@ -164,7 +164,7 @@ class Watched(Store):
             self._store.clear(state)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[StoreSnapshot]:
         with self.watching():
             inner = self._store.snapshot()
             now = inner.__enter__()
@@ -204,8 +204,8 @@ class Watched(Store):
             raise
 
 
-class _WatchedSnapshot(Snapshot):
-    def __init__(self, snapshot: Snapshot, store: Watched) -> None:
+class _WatchedSnapshot(StoreSnapshot):
+    def __init__(self, snapshot: StoreSnapshot, store: Watched) -> None:
         self._snapshot = snapshot
         self._store = store
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ROWS_PER_FILE = 500_000
 
 
-class Table(StoredTable):
+class SparkTable(StoredTable):
     """One Delta table in a session; see `StoredTable`."""
 
     def __init__(self, spark: SparkSession, path: LakePath, spec: TableSpec) -> None:

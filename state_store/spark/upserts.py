@@ -99,7 +99,7 @@ _HALF = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Changes:
+class FrameChanges:
     """The changes of a frame of upserts, compared with the stored rows.
 
     Attributes:
@@ -123,7 +123,7 @@ class Changes:
 
 
 @contextmanager
-def measured(upserts: DataFrame, spec: TableSpec, schema: StructType) -> Iterator[Changes]:
+def measured(upserts: DataFrame, spec: TableSpec, schema: StructType) -> Iterator[FrameChanges]:
     """Compute `upserts` once, keep it for the duration of the block, and count its changes: one Spark job.
 
     Raises:
@@ -138,7 +138,7 @@ def measured(upserts: DataFrame, spec: TableSpec, schema: StructType) -> Iterato
             kept.unpersist()
 
 
-def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
+def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> FrameChanges:
     types = {field.name: field.dataType for field in schema.fields}
     # In the stored types: 1 as INT and 1 as BIGINT have different hashes.
     old = {name: F.col(OLD).getField(name).cast(data_type) for name, data_type in types.items()}
@@ -171,7 +171,7 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
             f"rows of '{spec.name}' cannot be told apart: a key has two upserts, or a stored row has no place"
         )
     deleted = lane_digest(row, "old", row["deleted"])
-    return Changes(
+    return FrameChanges(
         rows=kept.where(changed & exists).select(*_stored(schema)),
         written=row["written"],
         retracted=retracted,

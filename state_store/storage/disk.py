@@ -19,7 +19,7 @@ import xxhash
 from strandline.state_store import files
 from strandline.state_store.errors import KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable
 from strandline.state_store.paths import checked_folder, checked_key, hidden, joined
-from strandline.state_store.storage_verbs import Entry, Storage
+from strandline.state_store.storage_verbs import ListedObject, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,13 +111,13 @@ class DiskStorage(Storage):
     def list(self, folder: str, after: str | None = None, *, recursive: bool = False) -> Iterator[str]:
         return self._listed(checked_folder(folder), after, recursive)
 
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str) -> Iterator[ListedObject]:
         for key in self.list(folder, recursive=True):
             try:
                 about = (self._root / key).stat()
             except FileNotFoundError:  # removed since it was listed
                 continue
-            yield Entry(key, about.st_size, about.st_mtime_ns // 1_000_000)
+            yield ListedObject(key, about.st_size, about.st_mtime_ns // 1_000_000)
 
     def folders(self, folder: str) -> Iterator[str]:
         # By the names alone: `a` before `a-`, though what is in them lists the other way round.

@@ -31,7 +31,7 @@ from strandline.state_store.errors import (
 )
 from strandline.state_store.paths import checked_folder, checked_key, hidden, joined
 from strandline.state_store.storage.requests import REQUESTS
-from strandline.state_store.storage_verbs import Entry, Storage
+from strandline.state_store.storage_verbs import ListedObject, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -206,13 +206,13 @@ class ObjectStorage(Storage):
         # Sorted here: directory buckets (S3 Express) list in no order.
         return (key for key in sorted(found) if not hidden(key) and (after is None or key > after))
 
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str) -> Iterator[ListedObject]:
         folder = checked_folder(folder)
         with request("list", self.url(folder)):
             found = [each for page in obstore.list(self._store, folder, chunk_size=_PAGE) for each in page]
         for each in sorted(found, key=lambda each: each["path"]):
             if not hidden(each["path"]):
-                yield Entry(each["path"], each["size"], int(each["last_modified"].timestamp() * 1000))
+                yield ListedObject(each["path"], each["size"], int(each["last_modified"].timestamp() * 1000))
 
     def folders(self, folder: str) -> Iterator[str]:
         folder = checked_folder(folder)

@@ -31,7 +31,7 @@ from strandline.jobs.server.access.tokens import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import heads, reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import ReaderLease, living
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.lmdb import LmdbStore
@@ -64,7 +64,7 @@ _ROWS: Final = [{"id": number, "name": f"name {number}"} for number in range(3)]
 _KEYS: Final = ("answered", "killed")
 
 
-def write_beside(lake: Lake) -> None:
+def write_beside(lake: LakeLayout) -> None:
     """Keep all of it, for a lake that is complete otherwise."""
     settings, folder = load_settings(lake=lake.root), on_disk(lake.root) / "beside"
     list(Interpreter(settings, "campaign").run("CREATE STREAM orders (id INT KEY, name VARCHAR);"))
@@ -87,7 +87,7 @@ def write_beside(lake: Lake) -> None:
         shutil.copytree(backup, folder / "backup")
 
 
-def beside(part: str, lake: Lake) -> Iterator[tuple[str, Callable[[], object]]]:
+def beside(part: str, lake: LakeLayout) -> Iterator[tuple[str, Callable[[], object]]]:
     """The questions about a part."""
     folder = on_disk(lake.root) / "beside"
     questions: dict[str, dict[str, Callable[[], object]]] = {
@@ -107,25 +107,25 @@ def beside(part: str, lake: Lake) -> Iterator[tuple[str, Callable[[], object]]]:
     yield from questions[part].items()
 
 
-def _definitions(lake: Lake) -> object:
+def _definitions(lake: LakeLayout) -> object:
     catalog = Catalog(lake)
     catalog.check_pipeline("campaign")
     return list(catalog.definitions())
 
 
-def _identities(lake: Lake) -> object:
+def _identities(lake: LakeLayout) -> object:
     """That of each table, where it is noted: what is not noted is not compared."""
     found = {name: heads.identity(lake, name) for name in sorted(heads.marked(lake))}
     wrong = {name: noted for name, noted in found.items() if noted not in (None, _identity(lake, name))}
     return wrong or "those of the tables"
 
 
-def _identity(lake: Lake, name: str) -> str | None:
+def _identity(lake: LakeLayout, name: str) -> str | None:
     head = reader.head(lake.table(name))
     return None if head is None else head.record.table
 
 
-def _insert(settings: Any, lake: Lake, folder: Path) -> None:
+def _insert(settings: Any, lake: LakeLayout, folder: Path) -> None:
     """Two requests. Of the second the records are written, and its server is killed before it says so."""
     source = Catalog(lake).get("orders")
     assert isinstance(source, Source)
@@ -143,7 +143,7 @@ def _killed_after_the_records(name: str) -> None:
         raise _Killed
 
 
-def _inserted_again(lake: Lake, folder: Path, key: str) -> object:
+def _inserted_again(lake: LakeLayout, folder: Path, key: str) -> object:
     """What a client is told that asks once more: the places of before, and nothing new in the topic."""
     source = Catalog(lake).get("orders")
     assert isinstance(source, Source)
@@ -163,17 +163,17 @@ def _stranger(file: Path) -> object:
 
 def _restored(backup: Path) -> object:
     with tempfile.TemporaryDirectory() as folder:
-        restored = Lake(Path(folder) / "lake")
+        restored = LakeLayout(Path(folder) / "lake")
         execute_restore(plan_restore(backup, restored.root))
         tables = {name: _digest(restored, name) for name in ("averages", "readings")}
         return tables, list(Catalog(restored).definitions()), LocalLog(restored).end_offsets("readings")
 
 
-def _digest(lake: Lake, name: str) -> object:
+def _digest(lake: LakeLayout, name: str) -> object:
     return sorted(map(repr, reader.read_rows(lake.table(name)).to_pylist()))
 
 
-def _replicated(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> object:
+def _replicated(lake: LakeLayout, folder: Path, store: Callable[[Path], Store]) -> object:
     """The rows as a server gives them: by what the folder holds, and once it has followed its table."""
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
@@ -186,7 +186,7 @@ def _replicated(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> obj
 
 
 @contextmanager
-def _replica(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> Iterator[tuple[Replica, Follower]]:
+def _replica(lake: LakeLayout, folder: Path, store: Callable[[Path], Store]) -> Iterator[tuple[Replica, Follower]]:
     table = lake.table("averages")
     opened = store(folder)
     try:

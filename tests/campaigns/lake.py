@@ -29,7 +29,7 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import STATE, TableSpec
 from tests.campaigns.beside import write_beside
 from tests.support.arrow_table import ArrowTable, Row
@@ -52,11 +52,11 @@ _DEFINITIONS = """
 """
 
 
-def make_lake(root: Path, seed: int) -> Lake:
+def make_lake(root: Path, seed: int) -> LakeLayout:
     """The lake in a new folder. Identities are drawn from the seed, so that a flip hits the same place in each run."""
     drawn = random.Random(seed)
     with patch("os.urandom", drawn.randbytes), patch("random._urandom", drawn.randbytes):
-        lake = Lake(root)
+        lake = LakeLayout(root)
         session = Interpreter(load_settings(lake=root), "campaign")
         for _ in session.run(_DEFINITIONS):
             pass
@@ -117,7 +117,7 @@ def _reading(offset: int, drawn: random.Random) -> dict[str, Any]:
     return {"sensor": f"s{offset % 40}", "reading": drawn.random() * 100, "n": offset, **place}
 
 
-def _topic(lake: Lake, drawn: random.Random) -> None:
+def _topic(lake: LakeLayout, drawn: random.Random) -> None:
     log = LocalLog(lake)
     for first in range(0, 60, 10):
         log.produce(
@@ -135,7 +135,7 @@ def _topic(lake: Lake, drawn: random.Random) -> None:
         )
 
 
-def _registry(lake: Lake) -> None:
+def _registry(lake: LakeLayout) -> None:
     registry = LocalRegistry(lake.registry)
     for fields in (["a"], ["a", "b"]):
         made = [{"name": name, "type": ["null", "long"]} for name in fields]

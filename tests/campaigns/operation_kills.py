@@ -34,7 +34,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.files import remove_folder
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.invariants import assert_correct
 from tests.support.warm_process import exit_code
 
@@ -158,16 +158,16 @@ class Campaign:
         self._check(name)
 
     def _check(self, name: str) -> None:
-        settings, lake = settings_of(self.root), Lake(self.root)
+        settings, lake = settings_of(self.root), LakeLayout(self.root)
         drain(settings, "shop", in_driver=True)
         wrong = [each for each in verify(settings, deep=True) if each.ok is False]
         assert not wrong, (name, wrong)
         assert_correct(lake, "shop")
         if name == "restore":
             for table in ("by_shop", "by_town", "sales"):
-                head = reader.head(Lake(self.folder / "restored").table(table))
+                head = reader.head(LakeLayout(self.folder / "restored").table(table))
                 assert head is not None, table
-                assert reader.read_rows(Lake(self.folder / "restored").table(table)).num_rows == head.record.rows
+                assert reader.read_rows(LakeLayout(self.folder / "restored").table(table)).num_rows == head.record.rows
 
 
 def campaign(folder: Path, seed: int, kills: int) -> Counter[str]:

@@ -37,7 +37,7 @@ from unittest.mock import patch
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store.delta import commit
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
 from tests.support.fed_logs import FedLogs
 from tests.support.invariants import assert_correct
@@ -95,7 +95,7 @@ class Driver(ABC):
         env: the settings of the lake.
     """
 
-    def __init__(self, lake: Lake, env: Mapping[str, str]) -> None:
+    def __init__(self, lake: LakeLayout, env: Mapping[str, str]) -> None:
         self.lake = lake
         self._env = env
 
@@ -194,7 +194,7 @@ def campaign(folder: Path, seed: int, places: list[str], way: type[Driver], s3: 
     for begin in range(0, len(places), per_lake):
         root = folder / f"lake-{begin}" if s3 is None else s3_folder(s3)
         env = {"STRANDLINE_LAKE": str(root)} if s3 is None else s3_environment(s3, root)
-        driver = way(Lake(root), env)
+        driver = way(LakeLayout(root), env)
         define(load_settings(lake=root))
         _kills(driver, places[begin : begin + per_lake], draw, result)
     return result

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.campaigns.flips import Flip, Outcome, flipped, judged
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _read(root: Path, conn: Connection) -> None:
     from tests.campaigns.readers import answers, part_of
 
     logging.disable()
-    lake = Lake(root)
+    lake = LakeLayout(root)
     expected = {
         part: answers(part, lake) for part in ("averages", "readings", "catalog", "topics", "registry", *BESIDE)
     }

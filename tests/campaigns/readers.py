@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 Question = tuple[str, "Callable[[], object]"]
 _AVRO = b"\0\0\0\0\2\2\4\2\6"
@@ -38,7 +38,7 @@ _PULLS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def part_of(path: Path, lake: Lake) -> str:
+def part_of(path: Path, lake: LakeLayout) -> str:
     """The part that a file belongs to: a table's name, `catalog`, `topics`, `registry`, or one of `BESIDE`."""
     parts = path.relative_to(on_disk(lake.root)).parts
     match parts:
@@ -51,7 +51,7 @@ def part_of(path: Path, lake: Lake) -> str:
     return parts[0]
 
 
-def answers(part: str, lake: Lake) -> dict[str, str]:
+def answers(part: str, lake: LakeLayout) -> dict[str, str]:
     """{question: the hash of its answer, `typed: code` or `raw: the error`} of a process that begins now."""
     data_files._found.cache_clear()
     return {name: _answer(ask) for name, ask in _questions(part, lake)}
@@ -66,7 +66,7 @@ def _answer(ask: Callable[[], object]) -> str:
         return f"raw: {type(error).__name__}: {str(error)[:200]}"
 
 
-def _questions(part: str, lake: Lake) -> Iterator[Question]:
+def _questions(part: str, lake: LakeLayout) -> Iterator[Question]:
     match part:
         case "catalog":
             yield from _of_catalog(lake)
@@ -80,7 +80,7 @@ def _questions(part: str, lake: Lake) -> Iterator[Question]:
             yield from _of_table(table, lake)
 
 
-def _of_table(name: str, lake: Lake) -> Iterator[Question]:
+def _of_table(name: str, lake: LakeLayout) -> Iterator[Question]:
     path = lake.table(name)
     last = VERSIONS if name == "averages" else 6
     yield "head", lambda: reader.head(path)
@@ -107,20 +107,20 @@ def _snapshot(path: LakePath, version: int) -> object:
     return found.version, found.table_id, found.metadata["schemaString"], files
 
 
-def _of_catalog(lake: Lake) -> Iterator[Question]:
+def _of_catalog(lake: LakeLayout) -> Iterator[Question]:
     yield "definitions", lambda: _definitions(lake)
     for text in ("SELECT sensor, n FROM averages WHERE sensor = 's7'", "SELECT n FROM readings WHERE n = 77"):
         yield text, partial(_pulled, text, lake)
 
 
-def _definitions(lake: Lake) -> object:
+def _definitions(lake: LakeLayout) -> object:
     """All definitions, once the pipeline may run. What is broken is told by name, and refused here."""
     catalog = Catalog(lake)
     catalog.check_pipeline("campaign")
     return list(catalog.definitions())
 
 
-def _of_topic(lake: Lake) -> Iterator[Question]:
+def _of_topic(lake: LakeLayout) -> Iterator[Question]:
     yield "topics", lambda: LocalLog(lake).topics()
     yield "identity", lambda: LocalLog(lake).identity("readings")
     yield "begin", lambda: LocalLog(lake).begin_offsets("readings")
@@ -130,15 +130,15 @@ def _of_topic(lake: Lake) -> Iterator[Question]:
         yield f"size {partition} from {start}", partial(_size, lake, partition, start, end)
 
 
-def _records(lake: Lake, partition: int, start: int, end: int) -> object:
+def _records(lake: LakeLayout, partition: int, start: int, end: int) -> object:
     return list(LocalLog(lake).read("readings", partition, start, end))
 
 
-def _size(lake: Lake, partition: int, start: int, end: int) -> int:
+def _size(lake: LakeLayout, partition: int, start: int, end: int) -> int:
     return LocalLog(lake).size("readings", partition, start, end)
 
 
-def _of_registry(lake: Lake) -> Iterator[Question]:
+def _of_registry(lake: LakeLayout) -> Iterator[Question]:
     registry = LocalRegistry(lake.registry)
     yield "schemas", lambda: [_schema(registry.get_schema(number)) for number in (1, 2, 3)]
     for subject in ("readings-value", "readings-key"):
@@ -164,11 +164,11 @@ def _decoded(registry: LocalRegistry) -> object:
     return [array.to_pylist() for array in arrays], errors
 
 
-def _session(lake: Lake) -> Interpreter:
+def _session(lake: LakeLayout) -> Interpreter:
     return Interpreter(load_settings(lake=lake.root), "campaign")
 
 
-def _pulled(text: str, lake: Lake) -> object:
+def _pulled(text: str, lake: LakeLayout) -> object:
     (result,) = _session(lake).run(f"{text};")
     assert isinstance(result, Rows)
     return result.names, sorted(map(repr, result.rows))

@@ -11,7 +11,7 @@ import duckdb
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.state_store.duckdb import elementary
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.program import Program, Stopped, build
@@ -29,7 +29,7 @@ def run(cases: Iterable[Case], modes: Sequence[str], cuts: int) -> Iterator[Outc
 def run_one(case: Case, modes: Sequence[str], cuts: int) -> list[Outcome]:
     """One case in each of the modes."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-        lake = Lake(Path(folder))
+        lake = LakeLayout(Path(folder))
         try:
             ready = prepared(case, build(case, Catalog(lake), lake))
         except Stopped as stopped:

@@ -26,8 +26,8 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.decode_inputs import InputDecoder
@@ -69,7 +69,7 @@ def run_chunk(spark: SparkSession, cases: Sequence[Case], mode: str, cuts: int) 
             if place not in done and number < len(rounds[place])
         }
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-            done |= _Chunk(spark, Lake(Path(folder)), mode).run_batches(todo)
+            done |= _Chunk(spark, LakeLayout(Path(folder)), mode).run_batches(todo)
     passed = (done.get(place) or compared(case, mode, None) for place, case in enumerate(cases))
     return list(passed)
 
@@ -87,7 +87,7 @@ class _Run:
 class _Chunk:
     """One run of many cases in one lake."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, mode: str) -> None:
+    def __init__(self, spark: SparkSession, lake: LakeLayout, mode: str) -> None:
         self._spark = spark
         self._sessions = SparkSessions(lambda: spark)
         self._lake = lake
@@ -155,7 +155,9 @@ class _Chunk:
         name = tables.event_log(source)
         log = event_log(source) if source.kind == "table" else relation_of(source)
         self._schemas[name] = pa.schema([(column, kind.arrow()) for column, kind in log.columns])
-        self._heads[name] = Table(self._spark, self._lake.table(name), log_spec(source)).ensure(CommitRecord(epoch=0))
+        self._heads[name] = SparkTable(self._spark, self._lake.table(name), log_spec(source)).ensure(
+            CommitRecord(epoch=0)
+        )
 
     def _append(self, log: str, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:

@@ -31,7 +31,7 @@ from strandline.jobs.sql.statements import (
     Statement,
     parse,
 )
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.conformance.cases import Case
 from tests.conformance.wire import Wire, default_wire, plain_source, plain_view, values
 
@@ -67,7 +67,7 @@ class Program:
     """
 
     catalog: Catalog
-    lake: Lake
+    lake: LakeLayout
     prefix: str = ""
     names: list[str] = field(default_factory=list)
     wires: dict[str, Wire] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Program:
         return None if isinstance(found, InsertQuery) else found
 
 
-def build(case: Case, catalog: Catalog, lake: Lake, prefix: str = "", *, verbatim: bool = False) -> Program:
+def build(case: Case, catalog: Catalog, lake: LakeLayout, prefix: str = "", *, verbatim: bool = False) -> Program:
     """Define and plan everything that `case` says.
 
     Args:

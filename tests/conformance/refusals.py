@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.conformance.cases import Case
 from tests.conformance.program import Stopped, build
 from tests.conformance.report import Outcome
@@ -16,7 +16,7 @@ from tests.conformance.report import Outcome
 def run_refusal(case: Case) -> Outcome:
     """Passed when a statement is refused. Its WITH clauses are taken as they are written."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-        lake = Lake(Path(folder))
+        lake = LakeLayout(Path(folder))
         try:
             build(case, Catalog(lake), lake, verbatim=True)
         except Stopped as stopped:

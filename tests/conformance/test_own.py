@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.conformance.cases import Case, read_cases
 from tests.conformance.on_duckdb import run_one
 from tests.conformance.program import build
@@ -40,5 +40,5 @@ def test_what_ksqldb_refuses_is_refused(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in _CASES if not case.outputs and not case.refused], ids=_named)
 def test_what_ksqldb_takes_is_taken(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake(Path(folder))
+        lake = LakeLayout(Path(folder))
         build(case, Catalog(lake), lake, verbatim=True)

@@ -23,7 +23,7 @@ from strandline.jobs.model.stage import inputs_of
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.duck_lake import DuckLake
 from tests.support.invariants import assert_correct
@@ -59,7 +59,7 @@ def visit(product: str, user: str, length: int | None = None) -> Row:
 class Article:
     """The two tables with a view under one strategy, in DuckDB."""
 
-    def __init__(self, lake: Lake, state: str) -> None:
+    def __init__(self, lake: LakeLayout, state: str) -> None:
         self.view = f"longest_{state}"
         catalog = catalog_of(lake, TABLES + LONGEST.format(state=state))
         self.tables = DuckLake(catalog, catalog.definitions())
@@ -92,7 +92,7 @@ def place(number: int) -> Row:
 
 
 @pytest.fixture(params=STRATEGIES)
-def article(lake: Lake, request: pytest.FixtureRequest) -> Article:
+def article(lake: LakeLayout, request: pytest.FixtureRequest) -> Article:
     return Article(lake, request.param)
 
 
@@ -139,7 +139,7 @@ CREATE TABLE c (id INT PRIMARY KEY, x INT) WITH (KAFKA_TOPIC='c', KEY_FORMAT='JS
 
 
 @pytest.mark.parametrize("state", STRATEGIES)
-def test_two_joins_with_one_table_keep_its_rows_once(lake: Lake, state: str) -> None:
+def test_two_joins_with_one_table_keep_its_rows_once(lake: LakeLayout, state: str) -> None:
     """A ⋈ B and B ⋈ C both look B up in B's own table: no stage keeps B's rows by themselves."""
     views = f"""
     CREATE MATERIALIZED VIEW ab WITH (STATE='{state}') AS SELECT a.id AS a, b.id AS b FROM a JOIN b ON a.x = b.x;
@@ -164,7 +164,7 @@ def test_two_joins_with_one_table_keep_its_rows_once(lake: Lake, state: str) -> 
 
 
 @pytest.mark.parametrize("state", STRATEGIES)
-def test_a_join_of_three_tables_is_one_delta_join(lake: Lake, state: str) -> None:
+def test_a_join_of_three_tables_is_one_delta_join(lake: LakeLayout, state: str) -> None:
     """Two of the three are never joined by themselves; a change of one input reads the others in their own tables."""
     view = f"""
     CREATE MATERIALIZED VIEW abc WITH (STATE='{state}') AS SELECT a.id AS a, b.id AS b, c.id AS c
@@ -227,7 +227,7 @@ def _source(catalog: Catalog, name: str) -> Source:
     return found
 
 
-def _changes(lake: Lake, view: str, seen: dict[str, int]) -> list[tuple[int, str, int]]:
+def _changes(lake: LakeLayout, view: str, seen: dict[str, int]) -> list[tuple[int, str, int]]:
     """What the view's changelog holds beyond the version `seen`; moves that on."""
     path = lake.table(view)
     found = reader.read_changes(path, after=seen[view]).select(["__weight", "category", "max_length"]).to_pylist()

@@ -20,7 +20,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.jars import fetch
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store.delta import log, reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import any_file
 from tests.support.examples import AT_LENGTH
 from tests.support.fed_logs import FedLogs
@@ -67,7 +67,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 def test_a_cluster_with_its_lake_on_s3_gives_what_one_machine_gives(
     cluster: SparkCluster, s3_server: S3Server, tmp_path: Path
 ) -> None:
-    on_disk, on_s3 = Lake(tmp_path / "lake"), Lake(s3_folder(s3_server))
+    on_disk, on_s3 = LakeLayout(tmp_path / "lake"), LakeLayout(s3_folder(s3_server))
     storage = s3_environment(s3_server, on_s3.root)
     define(load_settings(lake=on_s3.root))
     produce(on_s3, range(_FIRST))
@@ -94,7 +94,7 @@ def test_a_cluster_with_its_lake_on_s3_gives_what_one_machine_gives(
         assert _digest(on_s3, table) == _digest(on_disk, table), table
 
 
-def _on_one_machine(lake: Lake) -> None:
+def _on_one_machine(lake: LakeLayout) -> None:
     """The same events, taken in and refreshed without Spark."""
     settings = load_settings(lake=lake.root)
     define(settings)
@@ -128,7 +128,7 @@ def _ended(process: subprocess.Popen[str]) -> None:
     assert process.returncode == 0, said[-4000:]
 
 
-def _wait_for_rows_of(lake: Lake, table: str, process: subprocess.Popen[str]) -> None:
+def _wait_for_rows_of(lake: LakeLayout, table: str, process: subprocess.Popen[str]) -> None:
     """Until a task has put rows of that table: in the middle of its refresh."""
 
     def begun() -> bool:
@@ -144,7 +144,7 @@ def _tasks(folder: Path) -> list[dict[str, Any]]:
     return [found for line in lines if (found := json.loads(line))["Event"] == "SparkListenerTaskEnd"]
 
 
-def _assert_one_commit_per_epoch(lake: Lake, table: str) -> None:
+def _assert_one_commit_per_epoch(lake: LakeLayout, table: str) -> None:
     path = lake.table(table)
     newest = log.newest_version(path)
     assert newest is not None
@@ -153,7 +153,7 @@ def _assert_one_commit_per_epoch(lake: Lake, table: str) -> None:
     assert epochs == list(range(newest + 1)), table
 
 
-def _digest(lake: Lake, table: str) -> str:
+def _digest(lake: LakeLayout, table: str) -> str:
     head = reader.head(lake.table(table))
     assert head is not None
     return head.record.digest

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.waiting import PATIENCE_SECONDS
 
 COMMAND = str(Path(sys.executable).with_name("strandline"))
@@ -66,6 +66,6 @@ def test_changes_are_seen_live_and_a_signal_ends_the_run(tmp_path: Path) -> None
         for process in (push, run):
             process.kill()
             process.wait()
-    head = reader.head(Lake(tmp_path / "lake").table("checkins"))
+    head = reader.head(LakeLayout(tmp_path / "lake").table("checkins"))
     assert head is not None
     assert head.record.epoch == 3, "one epoch for each time something was inserted"

@@ -21,7 +21,7 @@ from strandline.jobs.model.settings import KafkaSettings
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.orchestration.processes import Group
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.live.running_dagster import (
     FORCE_TERMINATE,
     TERMINATE,
@@ -157,7 +157,7 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
 
 def stream_of(folder: Path) -> Heartbeat:
     """The heartbeat of a stream that is alive."""
-    lake, found = Lake(folder / "lake"), list[Heartbeat]()
+    lake, found = LakeLayout(folder / "lake"), list[Heartbeat]()
 
     def beats() -> bool:
         beat = read_beat(lake, "packages")
@@ -171,13 +171,13 @@ def stream_of(folder: Path) -> Heartbeat:
 
 def events_of(folder: Path) -> int:
     """The events that the event log holds."""
-    head = reader.head(Lake(folder / "lake").table("package_checkins"))
+    head = reader.head(LakeLayout(folder / "lake").table("package_checkins"))
     return 0 if head is None else head.record.rows or 0
 
 
 def until_fresh(folder: Path, events: int) -> None:
     """Wait until the event log holds as many events, and the view reflects all of them."""
-    lake = Lake(folder / "lake")
+    lake = LakeLayout(folder / "lake")
     wait_until(
         lambda: events_of(folder) == events and reflects(lake, "package_locations", "package_checkins"),
         lambda: f"{events_of(folder)} events, not {events}; or the view is behind",
@@ -185,7 +185,7 @@ def until_fresh(folder: Path, events: int) -> None:
     )
 
 
-def reflects(lake: Lake, view: str, log: str) -> bool:
+def reflects(lake: LakeLayout, view: str, log: str) -> bool:
     """True if the view's vector names the head of the log."""
     made, head = reader.head(lake.table(view)), reader.head(lake.table(log))
     return made is not None and head is not None and made.record.versions.get(log) == head.version

@@ -12,7 +12,7 @@ from infra.kafka.broker import KafkaBroker, write
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 from strandline.jobs.model.errors import OffsetsVanished
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.live.kafka_events import events, offsets, stream, transactions
 from tests.support.drain_sources import drain, rows_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_vanished_offsets_stop_the_run(
-    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: LakeLayout
 ) -> None:
     """Retention passed the committed offset: an error that says which records, never a silent jump."""
     kafka_broker.create_topic("vanished")
@@ -45,7 +45,7 @@ def test_vanished_offsets_stop_the_run(
 
 
 def test_retention_of_what_was_read_is_no_loss(
-    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: LakeLayout
 ) -> None:
     """All records expired, the last offsets being markers: the next run goes on."""
     kafka_broker.create_topic("expired")
@@ -61,7 +61,7 @@ def test_retention_of_what_was_read_is_no_loss(
 
 
 def test_retention_of_aborted_records_is_no_loss(
-    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: LakeLayout
 ) -> None:
     """A batch of aborted records only gives no rows, and still moves the log behind them before they expire."""
     kafka_broker.create_topic("given-up")

@@ -16,7 +16,7 @@ from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.live.kafka_events import event, events, stream
 from tests.support.drain_sources import drain, rows_of, small_epochs
 from tests.support.waiting import wait_until
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_several_topics_are_one_query(
-    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: LakeLayout
 ) -> None:
     """Three topics of different widths, keyed as Kafka's own partitioner does, drained in one run."""
     sources = [stream(f"wide{n}", n) for n in (1, 2, 3)]
@@ -42,7 +42,9 @@ def test_several_topics_are_one_query(
         assert row["_partition"] == partition_for(f"key {row['id']}".encode(), 3)
 
 
-def test_an_insert_reaches_the_partition_that_kafka_chooses(spark: SparkSession, kafka: Settings, lake: Lake) -> None:
+def test_an_insert_reaches_the_partition_that_kafka_chooses(
+    spark: SparkSession, kafka: Settings, lake: LakeLayout
+) -> None:
     """INSERT creates the topic with its partitions, and keys go where the Java client sends them."""
     keyed = replace(stream("inserted", 5), columns=(Column("id", t.BIGINT, key=True), Column("name", t.VARCHAR)))
     rows = [{"id": n, "name": "x", "rowtime": 1_700_000_000_000 + n} for n in range(40)]
@@ -57,7 +59,7 @@ def test_an_insert_reaches_the_partition_that_kafka_chooses(spark: SparkSession,
 
 
 def test_available_now_drains_exactly_in_bounded_epochs(
-    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: LakeLayout
 ) -> None:
     """What comes while draining is for the next run; no epoch takes more rows than it may."""
     kafka_broker.create_topic("bounded", 2)
@@ -76,7 +78,7 @@ def test_available_now_drains_exactly_in_bounded_epochs(
 
 
 def test_new_partitions_are_read_from_their_beginning(
-    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: LakeLayout
 ) -> None:
     """Also those that appear between two runs, and between two epochs of one."""
     kafka_broker.create_topic("growing")
@@ -90,7 +92,7 @@ def test_new_partitions_are_read_from_their_beginning(
 
 
 def test_a_running_query_picks_up_new_partitions(
-    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, kafka: Settings, lake: LakeLayout
 ) -> None:
     kafka_broker.create_topic("living")
     kafka_broker.produce("living", events(range(3)), 0)
@@ -100,7 +102,7 @@ def test_a_running_query_picks_up_new_partitions(
         by_spark.ingest(batch, Target.of_all([wanted], lake, "test/1", {}))
 
     source.register(spark)
-    frame = source.Reading.after({}, kafka, lake, [wanted], {}).frame(spark)
+    frame = source.IntakeRange.after({}, kafka, lake, [wanted], {}).frame(spark)
     writer = frame.writeStream.foreachBatch(epoch).option("checkpointLocation", str(lake.checkpoint("living")))
     query = writer.trigger(processingTime="200 milliseconds").start()
     try:

@@ -10,7 +10,7 @@ from infra.kafka.broker import KafkaBroker, write
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.live.kafka_events import events, offsets, stream, transactions
 from tests.support.drain_sources import drain, rows_of
 
@@ -44,7 +44,7 @@ def test_records_of_an_open_transaction_wait(kafka_broker: KafkaBroker, log: Kaf
 
 
 def test_transactions_arrive_exactly(
-    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: Lake
+    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: LakeLayout
 ) -> None:
     """Only committed events; the log stands behind the last marker, so that retention may take it away."""
     kafka_broker.create_topic("exact")

@@ -23,7 +23,7 @@ import pytest
 
 from infra.kafka.broker import KafkaBroker
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk
@@ -80,7 +80,7 @@ def _strandline(folder: Path, env: dict[str, str], *args: str) -> subprocess.Com
 @pytest.mark.kill
 def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     """Property of the module's docstring; one kill at each place between two commits."""
-    lake = Lake(tmp_path / "lake")
+    lake = LakeLayout(tmp_path / "lake")
     (tmp_path / "shop.sql").write_text(PIPELINE)
     env = os.environ | {
         "STRANDLINE_LAKE": str(lake.root),

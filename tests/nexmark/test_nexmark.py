@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.nexmark.generator import Event
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.maintained_views import MaintainedViews, answers, holding, inserts, with_amendments
 
@@ -43,7 +43,9 @@ def batches(given: Sequence[Event], cuts: Sequence[int]) -> list[Sequence[Event]
 
 @pytest.mark.parametrize("cuts", [(), CUTS], ids=["one batch", "eight batches"])
 @pytest.mark.parametrize("view", EXPECTED)
-def test_a_view_over_streams_holds_what_its_question_answers(lake: Lake, view: str, cuts: tuple[int, ...]) -> None:
+def test_a_view_over_streams_holds_what_its_question_answers(
+    lake: LakeLayout, view: str, cuts: tuple[int, ...]
+) -> None:
     maintained = MaintainedViews(Catalog(lake), [view], as_tables=False)
     for batch in batches(events(amended=False), cuts):
         maintained.take(batch)
@@ -53,7 +55,7 @@ def test_a_view_over_streams_holds_what_its_question_answers(lake: Lake, view: s
 
 
 @pytest.mark.parametrize("view", EXPECTED)
-def test_a_view_over_tables_follows_changes_and_withdrawals(lake: Lake, view: str) -> None:
+def test_a_view_over_tables_follows_changes_and_withdrawals(lake: LakeLayout, view: str) -> None:
     maintained = MaintainedViews(Catalog(lake), [view], as_tables=True)
     given = events(amended=True)
     end = 0

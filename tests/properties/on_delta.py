@@ -23,7 +23,7 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.arrangements import Arrangement, Arrangements, DataFile
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.properties.histories import Batch
 from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario
@@ -53,7 +53,7 @@ Context = Callable[[], RunContext]
 
 
 def contexts(
-    lake: Lake, pick: Picker, *, spark: SparkSession | None = None, duckdb_engine: DuckDBEngine | None = None
+    lake: LakeLayout, pick: Picker, *, spark: SparkSession | None = None, duckdb_engine: DuckDBEngine | None = None
 ) -> Context:
     """Refreshes by these engines; with both, one of the two is drawn for each refresh."""
 
@@ -79,7 +79,7 @@ def check_drawn(
         cuts: the epochs that its history is cut into, at most.
     """
     seed = seed_of(part)
-    pick, tally, lake = Picker.seeded(seed), Tally(), Lake(folder / "lake")
+    pick, tally, lake = Picker.seeded(seed), Tally(), LakeLayout(folder / "lake")
     example = scenario(pick, _VIEWS, tally, catalog=Catalog(lake), most=40, cuts=cuts, in_order=True)
     with DuckDBEngine("1GB", 2, _drawn_arrangements(pick, folder)) as duckdb_engine:
         try:
@@ -122,7 +122,7 @@ class DamagedArrangements(Arrangements):
                     stored.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
 
 
-def check(context: Context, lake: Lake, example: Scenario, pick: Picker, *, kill: bool) -> None:
+def check(context: Context, lake: LakeLayout, example: Scenario, pick: Picker, *, kill: bool) -> None:
     """Every epoch: events into the logs, a refresh that is interrupted somewhere, another one, and all must be right.
 
     Args:
@@ -142,7 +142,7 @@ def check(context: Context, lake: Lake, example: Scenario, pick: Picker, *, kill
         assert_correct(lake, PIPELINE)
 
 
-def feed(lake: Lake, batch: Batch, epoch: int) -> None:
+def feed(lake: LakeLayout, batch: Batch, epoch: int) -> None:
     """One commit for each log that something comes into; the first epoch makes all logs."""
     for source in Catalog(lake).pipeline(PIPELINE):
         if isinstance(source, Source):
@@ -174,7 +174,7 @@ def _interrupted(context: RunContext, place: str, passes: int) -> None:
         refreshed(context)
 
 
-def _killed(lake: Lake, failpoint: str) -> None:
+def _killed(lake: LakeLayout, failpoint: str) -> None:
     """A refresh in a process of its own; it may end before it passes the failpoint so often."""
     command = [sys.executable, "-m", "tests.properties.on_delta", str(lake.root)]
     ended = subprocess.run(command, env=os.environ | {"STRANDLINE_FAILPOINT": failpoint}, check=False, timeout=300)
@@ -187,7 +187,7 @@ def main(root: str) -> None:
     from strandline.jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
-        refreshed(RunContext(SparkSessions(lambda: spark), Lake(Path(root)), f"{PIPELINE}/1"))
+        refreshed(RunContext(SparkSessions(lambda: spark), LakeLayout(Path(root)), f"{PIPELINE}/1"))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.properties.on_delta import PIPELINE, feed, refreshed
 from tests.support.catalog_from_sql import run
 from tests.support.examples import seed_of
@@ -63,7 +63,7 @@ _ORDERED = (
 
 
 def test_pull_queries_answer_as_plain_tables_do(tmp_path: Path) -> None:
-    lake, seed = Lake(tmp_path / "lake"), seed_of(0)
+    lake, seed = LakeLayout(tmp_path / "lake"), seed_of(0)
     catalog = Catalog(lake)
     run(SOURCES, catalog, PIPELINE)
     views = {f"by_{key}": f"SELECT {key}, COUNT(*) AS c FROM t GROUP BY {key}" for key in _CONDITIONS}

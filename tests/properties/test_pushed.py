@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.cli.output import Output
+from strandline.jobs.cli.output import CommandOutput
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import View
@@ -24,13 +24,13 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import subscription as pushing
 from strandline.jobs.serve.results import LiveRows, Rows
 from strandline.jobs.server.changes.events import Form, Place
-from strandline.jobs.server.changes.hub import Hub, Wish
+from strandline.jobs.server.changes.hub import Hub, SubscriptionRequest
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.state_store.delta import log
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.properties.on_delta import PIPELINE, feed, refreshed
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
@@ -137,7 +137,7 @@ def test_whoever_applies_every_change_holds_what_the_select_gives(
     part: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = seed_of(part)
-    pick, tally, lake = Picker.seeded(seed), Tally(), Lake(tmp_path / "lake")
+    pick, tally, lake = Picker.seeded(seed), Tally(), LakeLayout(tmp_path / "lake")
     example = scenario(pick, _VIEWS, tally, catalog=Catalog(lake), most=40, cuts=6, in_order=True)
     with DuckDBEngine("1GB", 2) as duckdb_engine:
         for epoch, batch in enumerate(example.history):
@@ -171,7 +171,7 @@ def _query(pick: Picker, view: View) -> tuple[str, list[int]]:
 
 def _check(
     pick: Picker,
-    lake: Lake,
+    lake: LakeLayout,
     name: str,
     query: str,
     key: list[int],
@@ -182,7 +182,7 @@ def _check(
     (pulled,) = session.run(query)
     assert isinstance(pulled, Rows)
     capsys.readouterr()
-    Output(json=True).write(pulled)
+    CommandOutput(json=True).write(pulled)
     wanted = Counter(_text(json.loads(line).values()) for line in capsys.readouterr().out.splitlines())
     newest = log.newest_version(lake.table(name))
     assert newest is not None
@@ -197,7 +197,9 @@ def _check(
     assert client.held == wanted, "command line"
 
 
-async def _followed(pick: Picker, lake: Lake, query: str, form: Form, first: int, newest: int) -> list[dict[str, Any]]:
+async def _followed(
+    pick: Picker, lake: LakeLayout, query: str, form: Form, first: int, newest: int
+) -> list[dict[str, Any]]:
     """What a subscriber is sent from the snapshot of the first version on, who leaves and comes back now and then."""
     (statement,) = parse(f"{query} EMIT CHANGES;")
     assert isinstance(statement, Select)
@@ -205,7 +207,9 @@ async def _followed(pick: Picker, lake: Lake, query: str, form: Form, first: int
     try:
         while progressed < newest:
             stay = pick.count(1, 12)
-            _, events = hub.follow(Wish(statement, form, place, up_to=newest), Catalog(lake), Library([], ()))
+            _, events = hub.follow(
+                SubscriptionRequest(statement, form, place, up_to=newest), Catalog(lake), Library([], ())
+            )
             async for event in events:
                 assert event is not None
                 assert event.kind != "error", event.data
@@ -249,5 +253,5 @@ def _printed(
         patch.setattr(pushing, "_newest", next_head)
         patch.setattr(pushing, "_WAIT_SECONDS", 0.0)
         with pytest.raises(_Ended):
-            Output(json=True).write(live)
+            CommandOutput(json=True).write(live)
     return capsys.readouterr().out.splitlines()

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.spark.refresh_bench import Bench
 from tests.spark.table_model import Model
 from tests.support.table_model import FOUR_ROWS
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def model(spark: SparkSession, lake: Lake) -> Model:
+def model(spark: SparkSession, lake: LakeLayout) -> Model:
     model = Model(spark, lake)
     model.apply(FOUR_ROWS)
     return model
 
 
 @pytest.fixture(params=["kernel", "spark"])
-def bench(request: pytest.FixtureRequest, lake: Lake) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, lake: LakeLayout) -> Iterator[Bench]:
     if request.param == "spark":
         spark = request.getfixturevalue("spark")
         yield Bench(RunContext(SparkSessions(lambda: spark), lake, "tests/1"))

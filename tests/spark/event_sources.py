@@ -8,7 +8,7 @@ from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 EVENTS = Source(
     name="events",
@@ -30,6 +30,6 @@ USERS = replace(
 )
 
 
-def fill(settings: Settings, lake: Lake, count: int, first: int = 0) -> None:
+def fill(settings: Settings, lake: LakeLayout, count: int, first: int = 0) -> None:
     rows = [{"id": n, "name": f"n{n}", "price": f"{n}.5", "rowtime": 1000 + n} for n in range(first, first + count)]
     insert_rows(EVENTS, rows, settings, lake)

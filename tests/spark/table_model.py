@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.tablespec import quoted
 from tests.support.table_model import BEGIN, SPEC, Changes, Key, Row, TableModel
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def settled_frame(table: Table, changes: dict[Key, tuple[Row | None, Row | None]]) -> DataFrame:
+def settled_frame(table: SparkTable, changes: dict[Key, tuple[Row | None, Row | None]]) -> DataFrame:
     """A settled frame of {key: (row before, row after)}; the rows before are at the places where they are stored."""
     row = "STRUCT<k: STRING, v: BIGINT, tags: MAP<STRING, BIGINT>, __state: STRUCT<__k0: INT, __n: BIGINT>>"
     data = []
@@ -30,7 +30,7 @@ def settled_frame(table: Table, changes: dict[Key, tuple[Row | None, Row | None]
     return placed(frame, table, "__s.__state.__k0 <=> __n.__state.__k0 AND __s.k <=> __n.k")
 
 
-def placed(settled: DataFrame, table: Table, same_key: str) -> DataFrame:
+def placed(settled: DataFrame, table: SparkTable, same_key: str) -> DataFrame:
     """The settled frame with the places of the stored rows in `__old`, as a rule carries them along.
 
     Args:
@@ -51,9 +51,9 @@ def placed(settled: DataFrame, table: Table, same_key: str) -> DataFrame:
 class Model(TableModel):
     """A table of the store in Spark."""
 
-    def __init__(self, spark: SparkSession, lake: Lake) -> None:
+    def __init__(self, spark: SparkSession, lake: LakeLayout) -> None:
         self.spark = spark
-        self.table = Table(spark, lake.table("t"), SPEC)
+        self.table = SparkTable(spark, lake.table("t"), SPEC)
         super().__init__(self.table.path, self.table.ensure(BEGIN))
 
     def commit(self, changes: Changes, record: CommitRecord, times: int) -> Head | None:

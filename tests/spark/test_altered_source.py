@@ -13,8 +13,8 @@ from strandline.jobs.model.settings import IngestSettings, Settings
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store.delta import log
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from tests.support.altered_lake import AFTER, ALTER, PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -28,7 +28,7 @@ ALL = [("a", 1, None), ("a", 3, "x"), ("a", 5, None), ("b", 2, None), ("c", 4, N
 def test_a_live_run_takes_the_columns_and_spark_reads_both_forms(settings: Settings, spark: SparkSession) -> None:
     """The change comes after the first micro-batch of a backlog: the query begins anew, and each event comes once."""
     given = settings.model_copy(update={"ingest": IngestSettings(max_rows_per_epoch=1)})
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     made(settings)
     before = log.newest_version(lake.table("sales"))
     assert before is not None
@@ -60,7 +60,7 @@ def test_a_live_run_takes_the_columns_and_spark_reads_both_forms(settings: Setti
     path = lake.table("sales")
     theirs = spark.read.format("delta").load(str(path)).select("shop", "qty", "coupon").collect()
     assert sorted((tuple(row) for row in theirs), key=str) == rows(lake, "sales")
-    table = Table(spark, path, spec_of_input(relation("sales", Catalog(lake))))
+    table = SparkTable(spark, path, spec_of_input(relation("sales", Catalog(lake))))
     ours = table.read(table.head().version).select("shop", "qty", "coupon").collect()
     changes = table.changes(0, table.head().version).select("shop", "qty", "coupon").collect()
     assert sorted(map(tuple, ours), key=str) == sorted(map(tuple, changes), key=str) == rows(lake, "sales")

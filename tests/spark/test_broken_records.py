@@ -11,7 +11,7 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, rows_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_broken_records_become_dead_letters(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_broken_records_become_dead_letters(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """Log + dead letters = topic, in one batch; the raw bytes and a reason that names the column are kept."""
     log = LocalLog(lake)
     log.ensure_topic("events", 2)
@@ -42,7 +42,7 @@ def test_broken_records_become_dead_letters(spark: SparkSession, settings: Setti
     assert places == {(0, n) for n in range(12)} | {(1, 0)}
 
 
-def test_only_broken_records_still_move_the_log_on(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_only_broken_records_still_move_the_log_on(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """Otherwise every run would read them again, until retention takes them away and the start is lost."""
     log = LocalLog(lake)
     log.ensure_topic("events", 2)
@@ -54,7 +54,7 @@ def test_only_broken_records_still_move_the_log_on(spark: SparkSession, settings
 
 
 def test_a_death_between_dead_letters_and_log_is_made_good(
-    spark: SparkSession, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The letters are committed, the log is not: the next run writes the rows, and no letter twice."""
     fill(settings, lake, 5)

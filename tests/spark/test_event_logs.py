@@ -18,7 +18,7 @@ from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def test_events_arrive_with_their_offsets_and_times(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_events_arrive_with_their_offsets_and_times(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("events", 2)
     body = json.dumps({"NAME": "a", "price": 1.10}).encode()
@@ -51,7 +51,7 @@ def test_events_arrive_with_their_offsets_and_times(spark: SparkSession, setting
     assert head.record.stream_times == {"events": {"1": 9_000_000}}
 
 
-def test_a_second_run_reads_only_what_is_new(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_a_second_run_reads_only_what_is_new(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """No checkpoint survives a run: the commits alone say where to go on. Stream time goes on too."""
     fill(settings, lake, 10, first=100)
     drain(spark, settings, lake, [EVENTS])
@@ -66,7 +66,7 @@ def test_a_second_run_reads_only_what_is_new(spark: SparkSession, settings: Sett
         assert running == [max(times[: n + 1]) for n in range(len(times))]
 
 
-def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """Stream times do not depend on the cuts, and no epoch takes more rows than it may."""
     fill(settings, lake, 20, first=50)
     fill(settings, lake, 20)
@@ -83,7 +83,7 @@ def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, l
         ]
 
 
-def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """Micro-batch by micro-batch, with broken records and a source that is at another offset."""
     wide = replace(EVENTS, name="wide", value_format="KAFKA", columns=(EVENTS.columns[0], Column("a`b", t.VARCHAR)))
     fill(settings, lake, 7)
@@ -101,7 +101,7 @@ def stored(
 ) -> dict[str, tuple[Any, ...]]:
     """{table: rows and the last record} after two drains of a copy of the settings' lake; the second one has all
     sources."""
-    lake = Lake(root)
+    lake = LakeLayout(root)
     shutil.copytree(on_disk(settings.lake), on_disk(root))
     at = settings.model_copy(update={"lake": root})
     drain(spark, small_epochs(at, 4), lake, sources[:1], duckdb_engine=duckdb_engine)
@@ -114,7 +114,7 @@ def stored(
     return found
 
 
-def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     fill(settings, lake, 10)
     LocalLog(lake).produce("events", [Record(None, b"broken", 1)])
 
@@ -126,7 +126,7 @@ def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Set
     assert len(rows_of(lake, "events__dead_letters")) == 1
 
 
-def test_an_overlapping_batch_adds_only_its_new_rows(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_an_overlapping_batch_adds_only_its_new_rows(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """A batch that begins before the committed offsets (a restore, another source on the topic) is filtered."""
     other = replace(EVENTS, name="copy")
     fill(settings, lake, 10)
@@ -137,7 +137,7 @@ def test_an_overlapping_batch_adds_only_its_new_rows(spark: SparkSession, settin
     assert rows_of(lake, "events") == rows_of(lake, "copy")
 
 
-def test_several_topics_are_one_query(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_several_topics_are_one_query(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """A stream and a table, with a tombstone; each batch serves both."""
     fill(settings, lake, 4)
     rows: list[dict[str, object]] = [{"id": 1, "city": "Rome"}, {"id": 2, "city": "Oslo"}]
@@ -153,7 +153,7 @@ def test_several_topics_are_one_query(spark: SparkSession, settings: Settings, l
     }
 
 
-def test_avro_needs_no_registry_server(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_avro_needs_no_registry_server(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """The workers find the schemas that INSERT registered, in the lake."""
     avro = replace(EVENTS, value_format="AVRO", key_format="AVRO")
     insert_rows(avro, [{"id": 7, "name": "ä", "price": "3.10"}, {"id": 8}], settings, lake)
@@ -162,11 +162,11 @@ def test_avro_needs_no_registry_server(spark: SparkSession, settings: Settings, 
     assert {(row["id"], row["name"], str(row["price"])) for row in rows} == {(7, "ä", "3.10"), (8, None, "None")}
 
 
-def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """The option with the settings (a password may be among them) is one that Spark redacts."""
     fill(settings, lake, 1)
     source.register(spark)
-    frame = source.Reading.after({}, settings, lake, [EVENTS], {}).frame(spark)
+    frame = source.IntakeRange.after({}, settings, lake, [EVENTS], {}).frame(spark)
     jvm = spark._jvm
     assert jvm is not None
     text = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")

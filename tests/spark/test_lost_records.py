@@ -13,7 +13,7 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, small_epochs
 from tests.support.on_disk import on_disk
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def test_a_missing_topic_stops_at_the_start(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_a_missing_topic_stops_at_the_start(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     with pytest.raises(TopicMissing, match="'events'"):
         drain(spark, settings, lake, [EVENTS])
 
 
 def test_records_removed_before_they_were_read_stop_the_run(
-    spark: SparkSession, settings: Settings, lake: Lake
+    spark: SparkSession, settings: Settings, lake: LakeLayout
 ) -> None:
     log = LocalLog(lake)
     log.ensure_topic("events", 1)
@@ -43,16 +43,18 @@ def test_records_removed_before_they_were_read_stop_the_run(
     # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
     drain(spark, settings, lake, [replace(EVENTS, name="first")])
     with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
-        source.Reading.after({"events": {"0": 2}}, settings, lake, [EVENTS], {})
+        source.IntakeRange.after({"events": {"0": 2}}, settings, lake, [EVENTS], {})
 
 
-def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     fill(settings, lake, 2)
     with pytest.raises(OffsetsVanished, match="deleted and created again"):
-        source.Reading.after({"events": {"0": 99}}, settings, lake, [EVENTS], {})
+        source.IntakeRange.after({"events": {"0": 99}}, settings, lake, [EVENTS], {})
 
 
-def test_a_topic_made_anew_with_more_records_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+def test_a_topic_made_anew_with_more_records_stops_the_run(
+    spark: SparkSession, settings: Settings, lake: LakeLayout
+) -> None:
     """Its offsets fit those that were read; its id does not."""
     fill(settings, lake, 2)
     drain(spark, settings, lake, [EVENTS])
@@ -63,7 +65,7 @@ def test_a_topic_made_anew_with_more_records_stops_the_run(spark: SparkSession, 
 
 
 def test_an_error_of_ours_comes_back_typed_from_the_workers(
-    spark: SparkSession, settings: Settings, lake: Lake
+    spark: SparkSession, settings: Settings, lake: LakeLayout
 ) -> None:
     """Spark hands over text; code, message and hint are found in it."""
     for first in range(0, 20, 4):

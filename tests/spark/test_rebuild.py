@@ -17,7 +17,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import InputReplaced
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.support.invariants import assert_correct
 from tests.support.lakes import delta_rs
@@ -52,21 +52,21 @@ def sell(interpreter: Interpreter, sales: list[tuple[str, int]]) -> None:
     insert_rows(source, rows, interpreter.settings, interpreter.lake)
 
 
-def delete_rows(lake: Lake) -> None:
+def delete_rows(lake: LakeLayout) -> None:
     """By another tool."""
     delta_rs(lake.table("by_shop")).delete("shop = 'b'")
 
 
-def lose_a_data_file(lake: Lake) -> None:
+def lose_a_data_file(lake: LakeLayout) -> None:
     (folder,) = on_disk(lake.table("by_shop")).glob("epoch-000000002-*")
     shutil.rmtree(folder)
 
 
-def lose_the_table(lake: Lake) -> None:
+def lose_the_table(lake: LakeLayout) -> None:
     shutil.rmtree(on_disk(lake.table("by_shop")))
 
 
-def tear_a_commit(lake: Lake) -> None:
+def tear_a_commit(lake: LakeLayout) -> None:
     file = on_disk(log.commit_file(lake.table("by_shop"), 2))
     file.write_bytes(file.read_bytes()[:-40])
 
@@ -81,7 +81,7 @@ def tear_a_commit(lake: Lake) -> None:
     ],
 )
 def test_a_damaged_view_is_rebuilt(
-    shops: Interpreter, spark: SparkSession, damage: Callable[[Lake], None], code: str, mended: tuple[str, str]
+    shops: Interpreter, spark: SparkSession, damage: Callable[[LakeLayout], None], code: str, mended: tuple[str, str]
 ) -> None:
     damage(shops.lake)
     sell(shops, [("b", 9), ("d", 1)])
@@ -119,13 +119,13 @@ def test_an_event_log_that_lost_commits_is_read_again_from_its_topic(shops: Inte
     assert rows(shops.lake.table("by_shop")) == {("a", 104, 100), ("b", 4, 3), ("c", 6, 4)}
 
 
-def head_rows(lake: Lake) -> int:
+def head_rows(lake: LakeLayout) -> int:
     head = reader.head(lake.table("sales"))
     assert head is not None
     return head.record.rows
 
 
-def modes(lake: Lake) -> tuple[str, str]:
+def modes(lake: LakeLayout) -> tuple[str, str]:
     first, second = (reader.head(lake.table(name)) for name in ("by_shop", "per_total"))
     assert first is not None
     assert second is not None

@@ -17,7 +17,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import CreateView
 from strandline.state_store.delta import log
-from strandline.state_store.spark.table import Table
+from strandline.state_store.spark.table import SparkTable
 from tests.support import shared_lake
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, NEXT, PIPELINE, events, made, rows
@@ -40,7 +40,7 @@ def test_spark_reads_the_difference_and_what_reads_the_view_follows(settings: Se
     assert swap is not None
     wanted = sorted([*DIFFERENCE, ("d", 1, 1, None, -1)], key=repr)
 
-    table = Table(spark, path, spec_of_input(relation("by_shop", Catalog(lake))))
+    table = SparkTable(spark, path, spec_of_input(relation("by_shop", Catalog(lake))))
     listed = ["shop", "n", "total", "most"]
     found = table.changes(swap - 1, swap).select(*listed, "__weight").collect()
     assert sorted((tuple(row) for row in found), key=repr) == wanted

@@ -13,9 +13,9 @@ import pytest
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import digest_of_table
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.row_lanes import row_lanes
-from strandline.state_store.spark.table import Table
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.spark.upserts import lanes, same
 from strandline.state_store.tablespec import TableSpec
 
@@ -108,9 +108,9 @@ def test_each_type_alone_has_the_same_digest(spark: SparkSession, rows: pa.Table
 
 
 def test_the_digest_of_a_stored_table_is_that_of_the_rows_it_was_given(
-    spark: SparkSession, lake: Lake, rows: pa.Table
+    spark: SparkSession, lake: LakeLayout, rows: pa.Table
 ) -> None:
-    table = Table(spark, lake.table("types"), SPEC)
+    table = SparkTable(spark, lake.table("types"), SPEC)
     table.ensure(CommitRecord(epoch=0))
     head = table.append(spark.createDataFrame(rows, SPEC.ddl), CommitRecord(epoch=1))
     assert str(digest_of_table(rows.to_batches())) == head.record.digest

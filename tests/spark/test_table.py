@@ -11,8 +11,8 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import TableMissing
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.tablespec import TableSpec
 from tests.spark.table_model import Model, placed
 from tests.support.table_model import SPEC, Changes, TableContract
@@ -27,8 +27,8 @@ class TestTable(TableContract):
     """Of Spark's tables."""
 
 
-def test_a_table_is_created_once_and_spark_reads_what_was_created(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("t"), SPEC)
+def test_a_table_is_created_once_and_spark_reads_what_was_created(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("t"), SPEC)
     with pytest.raises(TableMissing):
         table.head()
     first = table.ensure(CommitRecord(epoch=0, writer="first"))
@@ -65,9 +65,9 @@ def test_only_the_rows_that_change_are_written(model: Model) -> None:
     assert [(r["k"], r["v"], r["__weight"]) for r in feed.orderBy("__weight").collect()] == [("b", 2, -1), ("b", 22, 1)]
 
 
-def test_narrower_types_are_stored_and_hashed_as_the_stored_ones(spark: SparkSession, lake: Lake) -> None:
+def test_narrower_types_are_stored_and_hashed_as_the_stored_ones(spark: SparkSession, lake: LakeLayout) -> None:
     spec = TableSpec("wide", (("k", "INT"), ("n", "BIGINT"), ("price", "DECIMAL(20, 2)")), "keyed", ("k",))
-    table = Table(spark, lake.table("wide"), spec)
+    table = SparkTable(spark, lake.table("wide"), spec)
     table.ensure(CommitRecord(epoch=0))
     row = "STRUCT<k: INT, n: INT, price: DECIMAL(10, 2)>"
     for epoch, old in enumerate(("NULL", "named_struct('k', 1, 'n', 1, 'price', 2.50)"), start=1):
@@ -77,8 +77,8 @@ def test_narrower_types_are_stored_and_hashed_as_the_stored_ones(spark: SparkSes
         assert str(digest_of_table(reader.scan(table.path))) == head.record.digest
 
 
-def test_a_table_with_an_empty_key_holds_one_row(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("one"), ONE)
+def test_a_table_with_an_empty_key_holds_one_row(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("one"), ONE)
     head = table.ensure(CommitRecord(epoch=0))
     old: tuple[int, tuple[int]] | None = None
     steps: list[tuple[int, tuple[int]] | None] = [(1, (1,)), (5, (2,)), (5, (3,)), None, (2, (1,))]

@@ -12,8 +12,8 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import ForeignWrite, VersionGone
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from tests.support.on_disk import on_disk
 from tests.support.table_model import LOG
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_an_event_log_grows_and_gives_each_commit_back(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("log"), LOG)
+def test_an_event_log_grows_and_gives_each_commit_back(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("log"), LOG)
     table.ensure(CommitRecord(epoch=0))
     for epoch in (1, 2, 3):
         rows = spark.range(epoch * 10, epoch * 10 + 10).selectExpr(
@@ -41,8 +41,8 @@ def test_an_event_log_grows_and_gives_each_commit_back(spark: SparkSession, lake
     assert reader.read_changes(table.path, 2)["id"].to_pylist() == list(range(30, 40))
 
 
-def test_an_append_of_no_rows_moves_the_offsets(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("log"), LOG)
+def test_an_append_of_no_rows_moves_the_offsets(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("log"), LOG)
     table.ensure(CommitRecord(epoch=0))
     head = table.append(spark.createDataFrame([], LOG.ddl), CommitRecord(epoch=1, offsets={"t": {"0": 5}}))
     assert (head.record.inserted, head.record.offsets, head.record.digest) == (0, {"t": {"0": 5}}, "0" * 32 + ":0")
@@ -50,9 +50,9 @@ def test_an_append_of_no_rows_moves_the_offsets(spark: SparkSession, lake: Lake)
     assert reader.read_changes(table.path).num_rows == 0
 
 
-def test_appended_rows_are_computed_once(spark: SparkSession, lake: Lake) -> None:
+def test_appended_rows_are_computed_once(spark: SparkSession, lake: LakeLayout) -> None:
     """They may come from a topic: reading twice costs twice, and could differ."""
-    table = Table(spark, lake.table("log"), LOG)
+    table = SparkTable(spark, lake.table("log"), LOG)
     table.ensure(CommitRecord(epoch=0))
     seen = spark.sparkContext.accumulator(0)
 
@@ -66,8 +66,8 @@ def test_appended_rows_are_computed_once(spark: SparkSession, lake: Lake) -> Non
     assert seen.value == 50
 
 
-def test_compaction_changes_neither_digest_nor_changes(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("log"), LOG)
+def test_compaction_changes_neither_digest_nor_changes(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("log"), LOG)
     table.ensure(CommitRecord(epoch=0))
     for epoch in (1, 2):
         table.append(spark.createDataFrame([(epoch, "x", None)], LOG.ddl), CommitRecord(epoch=epoch))
@@ -80,8 +80,8 @@ def test_compaction_changes_neither_digest_nor_changes(spark: SparkSession, lake
     assert sorted(r["id"] for r in table.changes(0, 4).collect()) == [1, 2, 3]
 
 
-def test_history_that_is_gone_is_a_typed_error(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("log"), LOG)
+def test_history_that_is_gone_is_a_typed_error(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("log"), LOG)
     table.ensure(CommitRecord(epoch=0))
     for epoch in (1, 2):
         table.append(spark.createDataFrame([(epoch, "x", None)], LOG.ddl), CommitRecord(epoch=epoch))
@@ -98,8 +98,8 @@ def test_history_that_is_gone_is_a_typed_error(spark: SparkSession, lake: Lake) 
         table.changes(0, 2)
 
 
-def test_an_append_table_that_lost_rows_is_not_read_on(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("log"), LOG)
+def test_an_append_table_that_lost_rows_is_not_read_on(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("log"), LOG)
     table.ensure(CommitRecord(epoch=0))
     table.append(spark.createDataFrame([(1, "x", None)], LOG.ddl), CommitRecord(epoch=1))
     spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES ('delta.appendOnly' = 'false')")

@@ -15,8 +15,8 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.digest import digest_of_table
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.tablespec import TableSpec
 from tests.spark.table_model import placed
 from tests.support.lakes import delta_rs
@@ -39,7 +39,7 @@ Row = tuple[int, dict[str, int] | None, list[int | None], int]
 class _History:
     """Random epochs of one table, and the rows after each of them."""
 
-    def __init__(self, spark: SparkSession, table: Table, seed: int) -> None:
+    def __init__(self, spark: SparkSession, table: SparkTable, seed: int) -> None:
         self.spark, self.table, self.draw = spark, table, random.Random(seed)
         self.rows: dict[int | None, Row] = {}
         self.head = table.ensure(CommitRecord(epoch=0))
@@ -142,17 +142,19 @@ def _stored(row: SparkRow) -> str:
     return repr((r["k"], r["v"], hist, r["last"], r["__state"]))
 
 
-def test_random_epochs_of_every_kind_fold_to_the_table_at_every_version(spark: SparkSession, lake: Lake) -> None:
-    history = _History(spark, Table(spark, lake.table("t"), SPEC), seed=7)
+def test_random_epochs_of_every_kind_fold_to_the_table_at_every_version(spark: SparkSession, lake: LakeLayout) -> None:
+    history = _History(spark, SparkTable(spark, lake.table("t"), SPEC), seed=7)
     for number in range(6):
         history.epoch(delete=number % 3 == 2)
     _check(history)
     _check_delta(history, history.head.version)
 
 
-def test_a_checkpoint_by_either_writer_keeps_rows_deletion_vectors_and_head(spark: SparkSession, lake: Lake) -> None:
+def test_a_checkpoint_by_either_writer_keeps_rows_deletion_vectors_and_head(
+    spark: SparkSession, lake: LakeLayout
+) -> None:
     """Commits by delta-rs and by Spark alternate in one log, and so do their checkpoints."""
-    table = Table(spark, lake.table("t"), SPEC)
+    table = SparkTable(spark, lake.table("t"), SPEC)
     history = _History(spark, table, seed=11)
     for number in range(4):
         history.epoch(delete=number == 3)
@@ -170,9 +172,9 @@ def test_a_checkpoint_by_either_writer_keeps_rows_deletion_vectors_and_head(spar
     _check(history)
 
 
-def test_the_checkpoint_interval_is_kept_by_commits_without_spark(spark: SparkSession, lake: Lake) -> None:
+def test_the_checkpoint_interval_is_kept_by_commits_without_spark(spark: SparkSession, lake: LakeLayout) -> None:
     """A quiet table advances for weeks: its log must not have to be read from the beginning."""
-    table = Table(spark, lake.table("t"), SPEC)
+    table = SparkTable(spark, lake.table("t"), SPEC)
     history = _History(spark, table, seed=3)
     history.epoch(delete=False)
     history.epoch(delete=False)
@@ -186,8 +188,8 @@ def test_the_checkpoint_interval_is_kept_by_commits_without_spark(spark: SparkSe
     _check(history)
 
 
-def test_deletion_vectors_are_read_as_delta_rs_reads_them(spark: SparkSession, lake: Lake) -> None:
-    table = Table(spark, lake.table("t"), SPEC)
+def test_deletion_vectors_are_read_as_delta_rs_reads_them(spark: SparkSession, lake: LakeLayout) -> None:
+    table = SparkTable(spark, lake.table("t"), SPEC)
     history = _History(spark, table, seed=5)
     for _ in range(5):
         history.epoch(delete=False)

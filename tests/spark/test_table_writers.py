@@ -14,8 +14,8 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CommitConflict, VectorMismatch
-from strandline.state_store.layout import Lake
-from strandline.state_store.spark.table import Table
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.spark.table import SparkTable
 from tests.spark.table_model import Model, settled_frame
 from tests.support.on_disk import on_disk
 from tests.support.table_model import SPEC, Key, Row
@@ -40,9 +40,9 @@ def test_an_epoch_that_does_not_follow_the_head_is_refused(model: Model, spark: 
     assert model.table.head() == before
 
 
-def _late(table: Table, monkeypatch: pytest.MonkeyPatch) -> Table:
+def _late(table: SparkTable, monkeypatch: pytest.MonkeyPatch) -> SparkTable:
     """A writer that planned from the present head, and commits after somebody else has."""
-    late = Table(table.spark, table.path, table.spec)
+    late = SparkTable(table.spark, table.path, table.spec)
     planned = table.head()
     monkeypatch.setattr(late, "head", lambda: planned)
     return late
@@ -67,9 +67,9 @@ def test_of_two_writers_with_one_plan_only_the_first_commits(
     model.check()
 
 
-def test_a_table_may_be_dropped_and_made_again_in_one_session(spark: SparkSession, lake: Lake) -> None:
+def test_a_table_may_be_dropped_and_made_again_in_one_session(spark: SparkSession, lake: LakeLayout) -> None:
     for _ in range(2):
-        table = Table(spark, lake.table("t"), SPEC)
+        table = SparkTable(spark, lake.table("t"), SPEC)
         table.ensure(CommitRecord(epoch=0))
         table.apply(settled_frame(table, {(1, "a"): (None, (1, None, 1))}), CommitRecord(epoch=1))
         table.apply(settled_frame(table, {(1, "a"): ((1, None, 1), (2, None, 1))}), CommitRecord(epoch=2))
@@ -78,11 +78,11 @@ def test_a_table_may_be_dropped_and_made_again_in_one_session(spark: SparkSessio
         shutil.rmtree(on_disk(table.path))
 
 
-def test_two_tables_commit_in_parallel_threads_each_with_its_own_record(spark: SparkSession, lake: Lake) -> None:
+def test_two_tables_commit_in_parallel_threads_each_with_its_own_record(spark: SparkSession, lake: LakeLayout) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    def work(name: str) -> Table:
-        table = Table(spark, lake.table(name), replace(SPEC, name=name))
+    def work(name: str) -> SparkTable:
+        table = SparkTable(spark, lake.table(name), replace(SPEC, name=name))
         table.ensure(CommitRecord(epoch=0))
         table.apply(
             settled_frame(table, {(n, "a"): (None, (1, None, 1)) for n in range(6)}), CommitRecord(epoch=1, writer=name)

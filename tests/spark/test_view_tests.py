@@ -13,7 +13,7 @@ from strandline.jobs.testing import trials
 from strandline.jobs.testing.suite import read_suite
 from strandline.jobs.testing.trials import Trial, prepared, run_trial
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 LONGEST = Path(__file__).parents[2] / "jobs" / "pipelines" / "longest_visits.sql"
 
@@ -22,7 +22,7 @@ def test_a_test_passes_on_spark(spark: SparkSession, settings: Settings, monkeyp
     seen: list[str] = []
 
     def kept(folder: Path) -> None:
-        head = reader.head(Lake(folder).table("longest"))
+        head = reader.head(LakeLayout(folder).table("longest"))
         assert head is not None
         seen.append(head.record.reason)
 

@@ -15,7 +15,7 @@ from strandline.jobs.serve.results import Message
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.support.example_lakes import drained
 
@@ -44,11 +44,11 @@ INSERT INTO shops (id, name, town, size) VALUES ('b', 'Bert', 'Ulm', 3), ('c', '
 Rows = list[tuple[Any, ...]]
 
 
-def made(settings: Settings) -> Lake:
+def made(settings: Settings) -> LakeLayout:
     """The lake with its first events, and the views fresh."""
     run(settings, SALES + SHOPS + VIEWS + BEFORE)
     take_in(settings)
-    return Lake(settings.lake)
+    return LakeLayout(settings.lake)
 
 
 def run(settings: Settings, text: str) -> list[str]:
@@ -69,7 +69,7 @@ def alter(folder: LakePath) -> None:
     run(load_settings(lake=folder), "ALTER TABLE shops ADD town VARCHAR, ADD COLUMN size INT;")
 
 
-def rows(lake: Lake, name: str) -> Rows:
+def rows(lake: LakeLayout, name: str) -> Rows:
     """The rows that a reader sees: the columns of the definition that stands, at the head."""
     found = Catalog(lake).get(name)
     assert isinstance(found, View | Source)
@@ -78,7 +78,7 @@ def rows(lake: Lake, name: str) -> Rows:
     return sorted((tuple(row.values()) for row in answers), key=str)
 
 
-def columns(lake: Lake, name: str) -> list[str]:
+def columns(lake: LakeLayout, name: str) -> list[str]:
     """The columns of the definition that stands."""
     found = Catalog(lake).get(name)
     assert isinstance(found, View | Source)

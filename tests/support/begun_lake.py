@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 
 
@@ -24,7 +24,7 @@ def begins_with(made: Callable[[Settings], object]) -> tuple[Any, Any]:
         return folder
 
     @pytest.fixture
-    def lake(template: Path, lake: Lake) -> Lake:
+    def lake(template: Path, lake: LakeLayout) -> LakeLayout:
         shutil.copytree(template, on_disk(lake.root), dirs_exist_ok=True)
         return lake
 

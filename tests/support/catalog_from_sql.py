@@ -6,7 +6,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Definition
 from strandline.jobs.session.define.analyze import define
 from strandline.jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 
 def run(text: str, catalog: Catalog, pipeline: str = "tests") -> Definition:
@@ -21,7 +21,7 @@ def run(text: str, catalog: Catalog, pipeline: str = "tests") -> Definition:
     return last
 
 
-def catalog_of(lake: Lake, text: str, pipeline: str = "tests") -> Catalog:
+def catalog_of(lake: LakeLayout, text: str, pipeline: str = "tests") -> Catalog:
     """A catalog that holds what `text` defines."""
     catalog = Catalog(lake)
     run(text, catalog, pipeline)

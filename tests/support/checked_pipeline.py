@@ -11,7 +11,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.session.apply import apply
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import events
 
 PIPELINE: Final = "fares"
@@ -46,10 +46,10 @@ SECOND: Final[list[dict[str, object]]] = [
 ]
 
 
-def made(folder: Path) -> Lake:
+def made(folder: Path) -> LakeLayout:
     """The lake in a folder, with its first events and nothing refreshed."""
     settings = load_settings(lake=folder / "lake")
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     list(Interpreter(settings, "rides").run(_RIDES))
     (folder / f"{PIPELINE}.sql").write_text(_SQL)
     (folder / f"{PIPELINE}.yaml").write_text(_YAML)
@@ -59,12 +59,12 @@ def made(folder: Path) -> Lake:
     return lake
 
 
-def more(lake: Lake) -> None:
+def more(lake: LakeLayout) -> None:
     """The second events: a place earns more than is expected, and a ride has no fare."""
     events(lake, "rides", SECOND, first=len(FIRST), epoch=1)
 
 
-def quiet(lake: Lake, number: int) -> None:
+def quiet(lake: LakeLayout, number: int) -> None:
     """Two more rides, each of a place of its own, which meet every expectation.
 
     Args:

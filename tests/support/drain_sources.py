@@ -11,10 +11,10 @@ from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import SmallBatches
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
-from strandline.jobs.ingest.source import Reading
+from strandline.jobs.ingest.source import IntakeRange
 from strandline.jobs.model.settings import IngestSettings, Settings
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ WRITER = "test/1"
 def drain(
     spark: SparkSession,
     settings: Settings,
-    lake: Lake,
+    lake: LakeLayout,
     sources: Sequence[Source],
     each: Callable[[DataFrame], None] | None = None,
     duckdb_engine: DuckDBEngine | None = None,
@@ -57,14 +57,14 @@ def drain(
     source.register(spark)
     ids = current_ids(sources, lake, open_log(settings, lake))
     committed = {s.name: committed_offsets(s, lake) for s in sources}
-    reading = Reading.after(committed, settings, lake, sources, ids)
+    reading = IntakeRange.after(committed, settings, lake, sources, ids)
     checkpoint = Path(str(lake.root)) / "checkpoints" / f"run-{len(list(Path(str(lake.root)).glob('checkpoints/*')))}"
     writer = reading.frame(spark).writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
     return commits
 
 
-def rows_of(lake: Lake, table: str) -> list[dict[str, Any]]:
+def rows_of(lake: LakeLayout, table: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = reader.read_rows(lake.table(table)).to_pylist()
     return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
 

@@ -16,18 +16,18 @@ from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def log_table(lake: Lake, source: Source) -> StoredTable:
+def log_table(lake: LakeLayout, source: Source) -> StoredTable:
     """The event log of a stream or keyed source."""
     log = event_log(source) if source.kind == "table" else relation_of(source)
     return StoredTable(lake.table(log.name), spec_of_input(log))
 
 
-def commit_events(lake: Lake, source: Source, rows: Sequence[Mapping[str, Any]]) -> None:
+def commit_events(lake: LakeLayout, source: Source, rows: Sequence[Mapping[str, Any]]) -> None:
     """One commit of rows with their meta columns, in the order of their offsets."""
     table = log_table(lake, source)
     head = table.ensure(CommitRecord(epoch=0))

@@ -11,7 +11,7 @@ from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import SmallBatches
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets, cut
-from strandline.jobs.ingest.source import Reading
+from strandline.jobs.ingest.source import IntakeRange
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import Settings
@@ -47,7 +47,7 @@ def drained(pipeline: str, settings: Settings, duckdb_engine: DuckDBEngine) -> N
     topics = open_log(settings, lake)
     ids = current_ids(sources, lake, topics)
     committed = {source.name: committed_offsets(source, lake) for source in sources}
-    reading = Reading.after(committed, settings, lake, sources, ids)
+    reading = IntakeRange.after(committed, settings, lake, sources, ids)
     small = SmallBatches(reading, Path(str(lake.checkpoint(pipeline))), duckdb_engine)
     targets = Target.of_all(sources, lake, f"{pipeline}/1", ids)
     context = RunContext(None, lake, f"{pipeline}/1", duckdb_engine=duckdb_engine, engine="duckdb")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StoreError
-from strandline.state_store.replicas.store import Snapshot, Store, Write
+from strandline.state_store.replicas.store import Store, StoreSnapshot, Write
 
 FAULTS = ("full", "corrupt", "closed")
 
@@ -39,7 +39,7 @@ class FaultyStore(Store):
         self._store.clear(state)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[StoreSnapshot]:
         self._check("corrupt", CorruptState("block checksum mismatch"))
         self._check("closed", StorageUnavailable("the store is closed"))
         with self._store.snapshot() as now:

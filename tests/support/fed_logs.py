@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline.jobs.ingest.logs.log import Record
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 class FedLogs:
     """Both event logs of one lake, and their topics."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeLayout) -> None:
         self._log = LocalLog(lake)
         self._events: dict[str, tuple[Callable[[int], Record], str]] = {}
         self._tables: dict[str, ArrowTable] = {}

@@ -6,11 +6,11 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Source, View
 from strandline.state_store import changelog
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import oracle
 
 
-def assert_correct(lake: Lake, pipeline: str) -> None:
+def assert_correct(lake: LakeLayout, pipeline: str) -> None:
     """Every table equals its SQL recomputed by DuckDB, and its change feed folded from version 0."""
     catalog = Catalog(lake)
     for definition in catalog.pipeline(pipeline):
@@ -22,7 +22,7 @@ def assert_correct(lake: Lake, pipeline: str) -> None:
             assert_feed_is_table(lake, definition.name, columns)
 
 
-def assert_feed_is_table(lake: Lake, table: str, columns: list[str]) -> None:
+def assert_feed_is_table(lake: LakeLayout, table: str, columns: list[str]) -> None:
     """The change feed folded from version 0 is the table; a pre-image that matches no row raises in `fold`."""
     path = lake.table(table)
     feed = reader.read_changes(path, after=-1)

@@ -27,7 +27,7 @@ from tests.support.on_disk import on_disk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 UNKNOWN = f"{'f' * 32}:0"
@@ -36,7 +36,7 @@ NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
 
 def append(
-    lake: Lake,
+    lake: LakeLayout,
     name: str,
     rows: Sequence[Mapping[str, object]],
     epoch: int = 0,
@@ -55,7 +55,7 @@ def append(
         )
 
 
-def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
+def events(lake: LakeLayout, name: str, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
     """One more commit of an event log: an event per second, in one partition, from offset `first`."""
     meta = [
         {"_partition": 0, "_offset": at, "_timestamp": NOON + dt.timedelta(seconds=at)}
@@ -66,13 +66,13 @@ def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: i
     )
 
 
-def update(lake: Lake, name: str, epoch: int, where: str, **values: str) -> None:
+def update(lake: LakeLayout, name: str, epoch: int, where: str, **values: str) -> None:
     """One more commit that changes rows; `values` are SQL expressions."""
     with _committed_at_once(lake.table(name)) as path:
         DeltaTable(str(path)).update(values, predicate=where, commit_properties=_properties(epoch))
 
 
-def delete(lake: Lake, name: str, epoch: int, where: str) -> None:
+def delete(lake: LakeLayout, name: str, epoch: int, where: str) -> None:
     """One more commit that takes rows away."""
     with _committed_at_once(lake.table(name)) as path:
         DeltaTable(str(path)).delete(where, commit_properties=_properties(epoch))

@@ -32,7 +32,7 @@ from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import sizes_below
 
 STATEMENTS = """
@@ -68,7 +68,7 @@ class ManyEpochs:
     def __init__(self, settings: Settings, horizon_seconds: float, seed: int = 1) -> None:
         retention = RetentionSettings(horizon_days=horizon_seconds / 86_400)
         self.settings = settings.model_copy(update={"retention": retention})
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         self.seconds: list[float] = []
         self.cpu_seconds: list[float] = []
         self.pages: Counter[int] = Counter()

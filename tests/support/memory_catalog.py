@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.files import Entry
-from strandline.state_store.layout import Lake
+from strandline.jobs.catalog.files import CatalogEntry
+from strandline.state_store.layout import LakeLayout
 
 
 class MemoryCatalog(Catalog):
     """Definitions in memory; everything else is the catalog's."""
 
     def __init__(self) -> None:
-        super().__init__(Lake(Path("/nowhere")))
+        super().__init__(LakeLayout(Path("/nowhere")))
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[[], None]]:
         yield lambda: None
 
-    def _write(self, entry: Entry, check: Callable[[], None]) -> None:
+    def _write(self, entry: CatalogEntry, check: Callable[[], None]) -> None:
         self._content = self._content.with_entry(entry)

@@ -26,7 +26,7 @@ from strandline.jobs.query.logical import Query, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.query.recompute.text import FrozenJoin
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.python_values import python_values
 from strandline.state_store.tablespec import STATE
 from tests.support.rule_harness import comparable
@@ -120,7 +120,7 @@ def difference(definition: View | Source, actual: Rows, expected: Rows) -> str:
 # --- over a lake --------------------------------------------------------------------------------------------------
 
 
-def visible(lake: Lake, table: str, columns: Sequence[str], version: int | None = None) -> Rows:
+def visible(lake: LakeLayout, table: str, columns: Sequence[str], version: int | None = None) -> Rows:
     """The rows of a table as a multiset of comparable tuples."""
     return multiset(_table(reader.read_rows(lake.table(table), version=version, columns=list(columns))), columns)
 
@@ -135,7 +135,7 @@ def counted(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Rows:
     return Counter(tuple(comparable(row[column]) for column in columns) for row in rows)
 
 
-def expected(lake: Lake, catalog: Catalog, name: str) -> Rows:
+def expected(lake: LakeLayout, catalog: Catalog, name: str) -> Rows:
     """What the projection or keyed table `name` must hold at the vector of its last commit.
 
     What an event saw of a table that it joined is taken from the whole history: no event of the table may be older
@@ -156,7 +156,7 @@ def expected(lake: Lake, catalog: Catalog, name: str) -> Rows:
     return total
 
 
-def flat_vector(lake: Lake, vector: Mapping[str, int]) -> dict[str, int]:
+def flat_vector(lake: LakeLayout, vector: Mapping[str, int]) -> dict[str, int]:
     """The vector over the view's own inputs: an inner stage stands for what it reads (at rest: its head's vector).
 
     A stage that views share may have been brought further than this view.
@@ -177,7 +177,7 @@ def flat_vector(lake: Lake, vector: Mapping[str, int]) -> dict[str, int]:
 
 
 def _run(
-    db: duckdb.DuckDBPyConnection, lake: Lake, recomputation: Recomputation, vector: Mapping[str, int]
+    db: duckdb.DuckDBPyConnection, lake: LakeLayout, recomputation: Recomputation, vector: Mapping[str, int]
 ) -> pa.Table:
     texts = []
     for number, each in enumerate(recomputation.relations):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 PIPELINE = "shop"
 DEFINITIONS = """
@@ -65,14 +65,14 @@ def define(settings: Settings) -> None:
         pass
 
 
-def produce(lake: Lake, numbers: range) -> None:
+def produce(lake: LakeLayout, numbers: range) -> None:
     """The events of these numbers, of both sources."""
     log = LocalLog(lake)
     log.produce("orders", [order(number) for number in numbers])
     log.produce("customers", [customer(number) for number in numbers])
 
 
-def assert_complete(lake: Lake, produced: int) -> None:
+def assert_complete(lake: LakeLayout, produced: int) -> None:
     """Each event is in its log once, and every view is what DuckDB makes of the events that were produced."""
     for table in ("orders", "customers__log"):
         places = Counter(

@@ -22,7 +22,7 @@ from strandline.jobs.model.stage import AggregateCall, Output, Plan
 from strandline.jobs.model.stage_columns import relation_of as relation_of_stage
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import Block, From
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.duck_lake import DuckLake, Row
 from tests.support.memory_runtime import quoted
 from tests.support.parsed import parse_expression
@@ -72,7 +72,9 @@ def block(inputs: Sequence[From], outputs: Sequence[Output], where: str | None =
 class PlanBench(DuckLake):
     """Sources fed with events, and plans over them."""
 
-    def __init__(self, lake: Lake, sources: Sequence[Source], db: duckdb.DuckDBPyConnection | None = None) -> None:
+    def __init__(
+        self, lake: LakeLayout, sources: Sequence[Source], db: duckdb.DuckDBPyConnection | None = None
+    ) -> None:
         super().__init__(Catalog(lake), sources, db)
         self.sources = {each.name: each for each in sources}
 

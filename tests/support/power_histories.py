@@ -31,7 +31,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import BackupBroken, SettingsError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.arrow_table import ArrowTable
 from tests.support.power import Disk, Recorder, disks, lay_out
 from tests.support.power_cuts import Cuts
@@ -111,7 +111,7 @@ class CatalogHistory(History):
         found = self._state(root)
         allowed = self._all[len(reported) : len(reported) + 2]
         assert found in allowed, f"{found} instead of {allowed}"
-        Catalog(Lake(root / "lake")).check_pipeline("shop")
+        Catalog(LakeLayout(root / "lake")).check_pipeline("shop")
         list(Interpreter(load_settings(lake=root / "lake"), "shop").run("CREATE STREAM later (n INT);"))
         assert "later" in self._state(root)
 
@@ -121,7 +121,7 @@ class CatalogHistory(History):
         return recorder
 
     def _state(self, root: Path) -> dict[str, str]:
-        catalog = Catalog(Lake(root / "lake"))
+        catalog = Catalog(LakeLayout(root / "lake"))
         assert not catalog.broken, catalog.broken
         return {each.name: str(getattr(each, "text", "")) for each in catalog.definitions()}
 
@@ -146,7 +146,7 @@ class InsertHistory(History):
                 found = self._insert(root, key)
                 assert said.setdefault(key, found) == found, key
         source = self._source(root)
-        log = LocalLog(Lake(root / "lake"))
+        log = LocalLog(LakeLayout(root / "lake"))
         values = [
             value
             for partition, end in log.end_offsets(source.topic).items()
@@ -157,11 +157,11 @@ class InsertHistory(History):
 
     def _insert(self, root: Path, key: str) -> Any:
         settings = self._settings(root)
-        inserts = Inserts(settings, Lake(root / "lake"), root / "server" / "inserts")
+        inserts = Inserts(settings, LakeLayout(root / "lake"), root / "server" / "inserts")
         return inserts.insert(self._source(root), self.REQUESTS[key], key).places
 
     def _source(self, root: Path) -> Source:
-        found = Catalog(Lake(root / "lake")).get("visits")
+        found = Catalog(LakeLayout(root / "lake")).get("visits")
         assert isinstance(found, Source)
         return found
 
@@ -204,7 +204,7 @@ class BackupHistory(History):
 
     def _table(self, root: Path) -> ArrowTable:
         """The event log of the stream."""
-        catalog, lake = Catalog(Lake(root / "lake")), Lake(root / "lake")
+        catalog, lake = Catalog(LakeLayout(root / "lake")), LakeLayout(root / "lake")
         source = catalog.get("visits")
         assert isinstance(source, Source)
         schema = pa.schema([(name, kind.arrow()) for name, kind in relation("visits", catalog).columns])

@@ -13,7 +13,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.unit.operate.verify.damage import head_of, said
 
@@ -36,9 +36,9 @@ BEFORE: Rows = [("a", 2, 6), ("b", 1, 2), ("c", 1, 1)]
 AFTER: Rows = [("a", 1, 5, 5), ("b", 1, 2, 2)]
 
 
-def made(settings: Settings) -> Lake:
+def made(settings: Settings) -> LakeLayout:
     """The lake with its events, and the views fresh."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     list(Interpreter(settings, "sales").run(SALES))
     list(Interpreter(settings, PIPELINE).run(BY_SHOP + READERS))
     events(lake, EVENTS)
@@ -50,7 +50,7 @@ def made(settings: Settings) -> Lake:
     return lake
 
 
-def events(lake: Lake, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
+def events(lake: LakeLayout, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
     """One more commit of sales."""
     lake_tables.events(lake, "sales", rows, first, epoch)
 
@@ -60,7 +60,7 @@ def replace_by_shop(folder: Path) -> None:
     list(Interpreter(load_settings(lake=folder), PIPELINE).run(NEXT))
 
 
-def rows(lake: Lake, name: str) -> Rows:
+def rows(lake: LakeLayout, name: str) -> Rows:
     """The rows that a reader sees: the columns of the definition that stands, at the head."""
     found = Catalog(lake).get(name)
     assert isinstance(found, View)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import reader
-from strandline.state_store.replicas.follow import Follower, Progress
+from strandline.state_store.replicas.follow import Follower, RestoreProgress
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
 from strandline.state_store.tablespec import TableSpec
@@ -83,7 +83,7 @@ class Replicated:
     def layout(self) -> Layout:
         return Layout(pa.schema([SCHEMA.field(name) for name in self.spec.visible]), unique_key(self.spec))
 
-    def follower(self, replica: Replica, reports: list[Progress] | None = None) -> Follower:
+    def follower(self, replica: Replica, reports: list[RestoreProgress] | None = None) -> Follower:
         return Follower(self.table.path, replica, "reader", (reports if reports is not None else []).append)
 
 

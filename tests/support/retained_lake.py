@@ -30,7 +30,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.arrow_table import ArrowTable, Row
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RetainedLake:
 
     def __init__(self, settings: Settings, statements: Sequence[str] = ()) -> None:
         self.settings = settings
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         self.minutes = 0
         self.sql(SOURCES, *(f"{statement};" for statement in statements))
         self._log = LocalLog(self.lake)

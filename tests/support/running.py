@@ -12,14 +12,14 @@ from strandline.jobs.run.pipeline import follow
 from strandline.jobs.serve.results import Rows as Answered
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import Action, StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Rows = list[tuple[Any, ...]]
 
 
 @contextmanager
-def running(settings: Settings, lake: Lake, pipeline: str) -> Iterator[None]:
+def running(settings: Settings, lake: LakeLayout, pipeline: str) -> Iterator[None]:
     """A run of the pipeline that goes on until the body ends."""
     stop = Event()
     run = Thread(target=follow, args=(settings, pipeline, stop))
@@ -68,6 +68,6 @@ def polled(settings: Settings, query: str) -> Iterator[list[Rows]]:
     assert errors == []
 
 
-def _is_held(lake: Lake, pipeline: str) -> bool:
+def _is_held(lake: LakeLayout, pipeline: str) -> bool:
     """True while a run holds the lock: its note is there. To try the lock would take it from the run."""
     return lake.lock(pipeline).exists() and lake.lock(pipeline).read_bytes() != b""

@@ -20,7 +20,7 @@ from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.event_commits import commit_events, log_table
 
 _FIRST = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -31,7 +31,7 @@ class ServedLake:
 
     def __init__(self, settings: Settings, definitions: str) -> None:
         self.settings = settings
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         assert list(Interpreter(settings).run(definitions))
         self._events = 0
 

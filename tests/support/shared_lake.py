@@ -16,7 +16,7 @@ from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.replaced_lake import BY_SHOP, EVENTS, PIPELINE, SALES, events
 from tests.unit.operate.verify.damage import head_of, said
 
@@ -49,9 +49,9 @@ def statement(name: str, select: str, state: str = "shared", *, replacing: bool 
     return f"{create} MATERIALIZED VIEW {name} WITH (STATE = '{state}') AS {SELECTS[select]};"
 
 
-def made(settings: Settings) -> Lake:
+def made(settings: Settings) -> LakeLayout:
     """The lake with its events, and the views fresh."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     list(Interpreter(settings, "sales").run(SALES))
     views = (("a", "by item"), ("b", "of busy shops"), ("c", "most"))
     list(Interpreter(settings, PIPELINE).run(BY_SHOP + "".join(statement(*each, replacing=False) for each in views)))
@@ -62,7 +62,7 @@ def made(settings: Settings) -> Lake:
     return lake
 
 
-def vouch(lake: Lake) -> None:
+def vouch(lake: LakeLayout) -> None:
     """Let the last record of `sales` have the digest of its rows."""
     sales = lake.table("sales")
     assert isinstance(sales, Path)
@@ -74,17 +74,17 @@ def replace_view(folder: Path, text: str) -> None:
     list(Interpreter(load_settings(lake=folder), PIPELINE).run(text))
 
 
-def rows(lake: Lake, name: str) -> Rows:
+def rows(lake: LakeLayout, name: str) -> Rows:
     """The rows that a reader of a view sees."""
     return sorted(tuple(row.values()) for row in reader.read_rows(lake.table(name), columns=["k", "n"]).to_pylist())
 
 
-def shared_in(lake: Lake) -> set[str]:
+def shared_in(lake: LakeLayout) -> set[str]:
     """The shared tables that are in the lake."""
     return {path.name for path in lake.tables.iterdir() if is_shared(path.name)}  # type: ignore[union-attr]
 
 
-def shared_by(lake: Lake, *names: str) -> set[str]:
+def shared_by(lake: LakeLayout, *names: str) -> set[str]:
     """The shared tables that these views read; without names, all that are read."""
     catalog = Catalog(lake)
     return {table for name in names or catalog.names() for table in shared_tables(catalog.get(name), catalog)}

@@ -20,7 +20,7 @@ import pyarrow as pa
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import flush_log
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import WriterLock, writer_lock
 from strandline.state_store.paths import LakePath, Location
 from strandline.state_store.storage.lease import WriterLease, lease
@@ -68,7 +68,7 @@ class TwoTables:
     """The tables of one lake, and the writer of their epochs."""
 
     def __init__(self, root: LakePath, report: Report = lambda _table, _head: None) -> None:
-        self.lake = Lake(root)
+        self.lake = LakeLayout(root)
         self.events = ArrowTable(self.lake.table(EVENTS), EVENTS_SCHEMA, EVENTS_SPEC)
         self.latest = ArrowTable(self.lake.table(LATEST), LATEST_SCHEMA, LATEST_SPEC)
         self._report = report

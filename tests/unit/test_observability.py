@@ -26,7 +26,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.objects import ObjectStorage
 from tests.support.scraped import Scrape, parsed, scrape
 from tests.support.waiting import wait_until
@@ -80,7 +80,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
     folder = tmp_path_factory.mktemp("observed")
     settings = load_settings(lake=folder / "lake", metrics=MetricsSettings(port=free_port()))
     list(Interpreter(settings, "shop").run(DEFINITIONS + "INSERT INTO sales VALUES ('a', 1), ('b', 2);"))
-    open_log(settings, Lake(settings.lake)).produce("sales", [Record(None, b"{", 0)])
+    open_log(settings, LakeLayout(settings.lake)).produce("sales", [Record(None, b"{", 0)])
     ObjectStorage(MemoryStore(), "s3://bucket/lake").create("a", b"1")  # type: ignore[arg-type]
     found: list[Scrape] = []
 

@@ -23,7 +23,7 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, SORTABLE, AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, SORTABLE, AggregateFunction, Bound, GroupChanges
 from strandline.jobs.functions.aggregates.linear import Additive
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -37,7 +37,7 @@ def bag_type(sql_type: SqlType) -> SqlType:
 
 def bag_of(
     engine: Engine,
-    changes: Changes,
+    changes: GroupChanges,
     value: str,
     sql_type: SqlType,
     *present: str,
@@ -170,7 +170,7 @@ class _OfValues(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return bag_type(call.argument_types[0])
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         value = changes.arguments[0]
         return bag_of(engine, changes, value, call.argument_types[0], f"{value} IS NOT NULL", by_place=False)
 
@@ -217,7 +217,7 @@ class MostFrequent(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return struct(("n", BIGINT), ("v", call.argument_types[0]))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """NULL when no value came."""
         value, count = changes.arguments
         row = engine.struct([("n", count), ("v", value)])
@@ -233,7 +233,7 @@ class MostFrequent(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return BIGINT
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return changes.went(f"MAX({changes.arguments[1]})")
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -356,7 +356,7 @@ class _OverDistinct(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return bag_type(self.value_type(call))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         present = [f"{argument} IS NOT NULL" for argument in changes.arguments]
         value = changes.arguments[0]
         if len(changes.arguments) > 1:
@@ -454,7 +454,7 @@ class WithDistinct(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return self._of(call).accumulator(call)
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return self._of(call).add(engine, call, changes)
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
@@ -474,7 +474,7 @@ class WithDistinct(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return self._of(call).lost_type(call)
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str | None:
         return self._of(call).lost(engine, call, changes)
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes, constant
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, GroupChanges, constant
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import SqlType, array, struct
@@ -23,7 +23,7 @@ def _item(call: AggregateCall) -> SqlType:
     return struct(("at", ORDER_TYPE), ("v", call.argument_types[0]))
 
 
-def _item_of(engine: Engine, changes: Changes) -> str:
+def _item_of(engine: Engine, changes: GroupChanges) -> str:
     return engine.struct([("at", changes.order), ("v", changes.arguments[0])])
 
 
@@ -76,7 +76,7 @@ class ByOffset(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return _item(call) if len(call.parameters) == 1 else array(_item(call))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """NULL when no value was inserted and one value is asked for."""
         item = _item_of(engine, changes)
         key = _key(engine, call, changes.order, changes.arguments[0])
@@ -107,7 +107,7 @@ class ByOffset(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return ORDER_TYPE
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         furthest = "MAX" if self.newest else "MIN"
         return changes.went(f"{furthest}({changes.order})", *self._present(call, changes))
 
@@ -117,5 +117,5 @@ class ByOffset(AggregateFunction):
         reaches = f"{lost} {'>=' if self.newest else '<='} {engine.field(last, 'at')}"
         return f"COALESCE({reaches}, {lost} IS NOT NULL)"
 
-    def _present(self, call: AggregateCall, changes: Changes) -> list[str]:
+    def _present(self, call: AggregateCall, changes: GroupChanges) -> list[str]:
         return [f"{changes.arguments[0]} IS NOT NULL"] if call.parameters[0] else []

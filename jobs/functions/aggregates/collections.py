@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
 from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, GroupChanges
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of, struct
@@ -30,7 +30,7 @@ class _Collected(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return bag_type(call.argument_types[0])
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         value, sql_type = changes.arguments[0], call.argument_types[0]
         present = [] if self.nulls else [f"{value} IS NOT NULL"]
         at = changes.order if self.ordered else None
@@ -83,7 +83,7 @@ class CollectSet(_Collected):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return array(ORDER_TYPE)
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return changes.went(engine.items(changes.order), f"{changes.order} IS NOT NULL")
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -198,7 +198,7 @@ class Ordered(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return bag_type(_row(call))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         names = (name for name, _ in _row(call).fields)
         by = (*changes.arguments[1:], changes.arguments[0])
         present = [] if self.nulls else [f"{changes.arguments[0]} IS NOT NULL"]

@@ -55,7 +55,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Changes:
+class GroupChanges:
     """The columns of a group's changes, as SQL text, that `add` aggregates over.
 
     Attributes:
@@ -90,7 +90,7 @@ class AggregateFunction(ABC):
     Attributes:
         name: upper case, as in statements.
         retractable: linear; nothing is computed again but sums of DOUBLE that a retraction left without digits.
-        ordered: `add` uses `Changes.order`.
+        ordered: `add` uses `GroupChanges.order`.
         needs_order: has no meaning over rows that are no events.
     """
 
@@ -126,7 +126,7 @@ class AggregateFunction(ABC):
         """The type of what is kept for a group."""
 
     @abstractmethod
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """Aggregate over changes of one group: their accumulator (never NULL, except where said)."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class AggregateFunction(ABC):
         """The type of what `lost` gives; None: the function is linear, nothing is ever computed again."""
         return None
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str | None:
         """Aggregate over changes: the facts about the retracted rows that `must_recompute` needs."""
         return None
 

@@ -19,7 +19,7 @@ retraction is computed again.
 from __future__ import annotations
 
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates.contract import Changes
+from strandline.jobs.functions.aggregates.contract import GroupChanges
 from strandline.jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 LARGE = 2.0**960
@@ -46,7 +46,7 @@ def sums_type() -> SqlType:
     return struct(*((name, DOUBLE) for name in _DOUBLES), *((name, BIGINT) for name in _COUNTS))
 
 
-def added(engine: Engine, changes: Changes, value: str) -> str:
+def added(engine: Engine, changes: GroupChanges, value: str) -> str:
     """Aggregate over changes: the accumulator of the DOUBLEs `value`, where it is not NULL."""
     retracted = f"{changes.weight} < 0"
     scale, finite = repr(SCALE), f"ABS({value}) <= {_GREATEST!r}"
@@ -98,7 +98,7 @@ def total(engine: Engine, kept: str) -> str:
     )
 
 
-def retracted(engine: Engine, changes: Changes, value: str) -> str:
+def retracted(engine: Engine, changes: GroupChanges, value: str) -> str:
     """Aggregate over changes: the number of retracted values that were added up."""
     return engine.cast(changes.went("COUNT(*)", f"ABS({value}) <= {_GREATEST!r}"), BIGINT)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
-from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
+from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, GroupChanges, constant
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import SqlType, array, struct
@@ -44,7 +44,7 @@ class Extreme(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return call.argument_types[0]
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """NULL when no value was inserted."""
         return changes.came(self._best(changes.arguments[0]))
 
@@ -57,7 +57,7 @@ class Extreme(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return call.argument_types[0]
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return changes.went(self._best(changes.arguments[0]))
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -96,7 +96,7 @@ class ExtremeBy(AggregateFunction):
         value, by = call.argument_types
         return struct(("by", by), ("v", value))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """NULL when no row with a y was inserted."""
         value, by = changes.arguments
         row = engine.struct([("by", by), ("v", value)])
@@ -114,7 +114,7 @@ class ExtremeBy(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return call.argument_types[1]
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return changes.went(f"{'MAX' if self.greatest else 'MIN'}({changes.arguments[1]})")
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -165,7 +165,7 @@ class _Best(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return call.argument_types[0]
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return changes.went(f"MAX({changes.arguments[0]})")
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -199,7 +199,7 @@ class TopK(_Best):
             return types[0]
         return struct(("sort_col", types[0]), *((f"col{n}", sql_type) for n, sql_type in enumerate(types[1:])))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         value = changes.arguments[0]
         row = value
         if len(changes.arguments) > 1:
@@ -234,7 +234,7 @@ class TopKDistinct(_Best):
     name = "TOPKDISTINCT"
     others = False
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         value = changes.arguments[0]
         values = changes.came(engine.distinct_items(value), f"{value} IS NOT NULL")
         return self._best(engine, call, f"COALESCE({values}, {engine.empty(self.accumulator(call))})")

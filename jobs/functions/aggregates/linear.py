@@ -14,7 +14,7 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import addend
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates import doubles
-from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import (
@@ -75,7 +75,7 @@ class Count(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return BIGINT
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         present = [f"{argument} IS NOT NULL" for argument in changes.arguments]
         return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', *present)}, 0)", BIGINT)
 
@@ -138,7 +138,7 @@ class Additive(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return BIGINT if self._of_doubles(call) else None
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str | None:
         if not self._of_doubles(call):
             return None
         return doubles.retracted(engine, changes, self.value(engine, call, changes.arguments[0]))
@@ -149,7 +149,7 @@ class Additive(AggregateFunction):
     def _of_doubles(self, call: AggregateCall) -> bool:
         return self.sum_type(self.value_type(call)).base is BaseType.DOUBLE
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         sql_type = self.kept_type(call)
         value = self.value(engine, call, changes.arguments[0])
         if self._of_doubles(call):
@@ -294,7 +294,7 @@ class AllOrAny(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return struct(("yes", BIGINT), ("no", BIGINT))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         def count(condition: str) -> str:
             return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', condition)}, 0)", BIGINT)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
 from strandline.jobs.functions.python.batches import item_type
 from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from strandline.jobs.functions.scalars.contract import takes
@@ -72,7 +72,7 @@ class CustomAggregate(AggregateFunction):
             return VARCHAR
         return struct(("state", VARCHAR), ("went", array(item_type(self._parameters))))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         item = engine.cast(
             engine.struct([(f"a{number}", argument) for number, argument in enumerate(changes.arguments)]),
             item_type(self._parameters),
@@ -95,7 +95,7 @@ class CustomAggregate(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return None if self.retractable else BIGINT
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str | None:
         """The number of retracted values."""
         return None if self.retractable else engine.cast(changes.went("COUNT(*)"), BIGINT)
 

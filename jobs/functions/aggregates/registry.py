@@ -28,14 +28,14 @@ from strandline.jobs.functions.aggregates.collections import (
     OrderedList,
     OrderedText,
 )
-from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound
 from strandline.jobs.functions.aggregates.extremes import Extreme, ExtremeBy, TopK, TopKDistinct
 from strandline.jobs.functions.aggregates.linear import AllOrAny, Avg, Count, Sum, SumList
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.statistics import OF_PAIRS, Correlation, Spread, StddevSamp
 from strandline.jobs.model.stage import AggregateCall
 
-__all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]
+__all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "function_of", "functions"]
 
 
 def _by_name(*listed: AggregateFunction) -> dict[str, AggregateFunction]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
 from strandline.jobs.model.errors import NotSupported, TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -24,7 +24,7 @@ class _Moments(AggregateFunction):
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return BIGINT
 
-    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         return engine.cast(changes.went("COUNT(*)", *_present(changes)), BIGINT)
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -58,7 +58,7 @@ class Spread(_Moments):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return struct(("n", BIGINT), ("mean", DOUBLE), ("m2", DOUBLE))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         value = engine.cast(changes.arguments[0], DOUBLE)
         count, mean, spread = _moments(engine, changes, value)
         return engine.struct([("n", engine.cast(count, BIGINT)), ("mean", mean), ("m2", spread)])
@@ -126,7 +126,7 @@ class Correlation(_Moments):
     def accumulator(self, call: AggregateCall) -> SqlType:
         return struct(("n", BIGINT), *((name, DOUBLE) for name in ("mean_x", "mean_y", "m2_x", "m2_y", "c")))
 
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+    def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         x, y = (engine.cast(argument, DOUBLE) for argument in changes.arguments)
         count, mean_x, m2_x = _moments(engine, changes, x)
         _, mean_y, m2_y = _moments(engine, changes, y)
@@ -208,7 +208,7 @@ OF_PAIRS = (
 """The functions of pairs beside CORRELATION."""
 
 
-def _present(changes: Changes) -> list[str]:
+def _present(changes: GroupChanges) -> list[str]:
     return [f"{argument} IS NOT NULL" for argument in changes.arguments]
 
 
@@ -221,14 +221,14 @@ def _within(value: str) -> str:
     return f"ABS({value}) <= {LARGEST!r}"
 
 
-def _nan_beyond(engine: Engine, changes: Changes, values: list[str], moment: str) -> str:
+def _nan_beyond(engine: Engine, changes: GroupChanges, values: list[str], moment: str) -> str:
     """The moment, or NaN where one of the rows has a value beyond."""
     beyond = " OR ".join(f"NOT {_within(each)}" for each in values)
     some = f"COALESCE({changes.came('COUNT(*)', *_present(changes), f'({beyond})')}, 0) > 0"
     return f"CASE WHEN {some} THEN {engine.cast(chr(39) + 'NaN' + chr(39), DOUBLE)} ELSE {moment} END"
 
 
-def _moments(engine: Engine, changes: Changes, value: str) -> tuple[str, str, str]:
+def _moments(engine: Engine, changes: GroupChanges, value: str) -> tuple[str, str, str]:
     """Aggregates over the inserted rows that have all arguments: their number, mean, and sum of squared distances.
 
     The mean of equal values is that value: a sum divided by their number is not always, and would make a spread of

@@ -73,7 +73,7 @@ class ColumnFunction(ABC):
         """The function that is called with the values of one row, made from the loaded Python."""
 
 
-class Scalar(ColumnFunction):
+class ScalarColumn(ColumnFunction):
     """A scalar function: its Python, called for each row."""
 
     def row(self, found: Any) -> Callable[..., Any]:
@@ -98,7 +98,7 @@ class Fold(ColumnFunction):
         return fold
 
 
-class Merge(ColumnFunction):
+class MergeColumn(ColumnFunction):
     """The stored state merged with that of the inserted values, then without the retracted values."""
 
     def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.functions.python.batches import ColumnFunction, Finish, Fold, Merge, Scalar
+from strandline.jobs.functions.python.batches import ColumnFunction, Finish, Fold, MergeColumn, ScalarColumn
 from strandline.jobs.functions.python.code import Code, check_allowed
 from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from strandline.jobs.model.errors import EngineRefused, RefreshFailed
@@ -121,10 +121,10 @@ def _column_functions(function: Function, code: Code) -> Iterator[tuple[str, Col
     types = tuple(parameter.type for parameter in function.parameters)
     name = registered(function)
     if not function.aggregate:
-        yield name, Scalar(function.name, code, types, function.returns)
+        yield name, ScalarColumn(function.name, code, types, function.returns)
         return
     yield part_of(name, FOLD), Fold(function.name, code, types)
-    yield part_of(name, MERGE), Merge(function.name, code, types)
+    yield part_of(name, MERGE), MergeColumn(function.name, code, types)
     yield part_of(name, FINISH), Finish(function.name, code, function.returns)
 
 

@@ -140,7 +140,7 @@ ANY_ZONE = f"(?:{_OFFSET}|[A-Za-z][A-Za-z0-9_+/-]*)"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedPattern:
     """A pattern, as a regular expression and the part that each of its groups is.
 
     Attributes:
@@ -156,7 +156,7 @@ class Reading:
         return "z" in self.groups
 
 
-def reading(pattern: str, *, all_of_it: bool = True, any_width: bool = False) -> Reading:
+def reading(pattern: str, *, all_of_it: bool = True, any_width: bool = False) -> ParsedPattern:
     """The reading of a pattern.
 
     Args:
@@ -181,7 +181,7 @@ def reading(pattern: str, *, all_of_it: bool = True, any_width: bool = False) ->
         raise InvalidQuery(f"the pattern '{pattern}' has two parts of one kind", hint="yyyy MM dd HH mm ss SSS")
     blanks = "[ \\t]*" if any_width else ""
     # No flag for case: what it means is not the same in both engines.
-    return Reading(f"^{blanks}{''.join(made)}{_END if all_of_it else ''}", tuple(groups))
+    return ParsedPattern(f"^{blanks}{''.join(made)}{_END if all_of_it else ''}", tuple(groups))
 
 
 _END = "\\z"
@@ -219,7 +219,7 @@ def any_case(word: str) -> str:
     return "".join(f"[{letter.upper()}{letter.lower()}]" for letter in word)
 
 
-def read(dialect: Dialect, text: str, found: Reading, zone: str | None) -> str:
+def read(dialect: Dialect, text: str, found: ParsedPattern, zone: str | None) -> str:
     """The TIMESTAMP (of DuckDB: without zone, in UTC) that a text stands for; NULL when it does not fit.
 
     Args:
@@ -253,7 +253,7 @@ def in_zone(dialect: Dialect, local: str, zone: str) -> str:
 class _Parts:
     dialect: Dialect
     text: str
-    found: Reading
+    found: ParsedPattern
 
     def instant(self, zone: str | None) -> str:
         hour, minute, second = self._hour(), self._number("m", "0"), self._number("s", "0")

@@ -26,7 +26,7 @@ from strandline.state_store.paths import files_in
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 NOT_FOUND = 404
@@ -34,7 +34,7 @@ NOT_FOUND = 404
 _CHECKSUM: Final = re.compile(rb'\{"crc": "([0-9a-f]{8})"')
 
 
-def open_registry(settings: Settings, lake: Lake) -> SchemaRegistryClient:
+def open_registry(settings: Settings, lake: LakeLayout) -> SchemaRegistryClient:
     """The client of this installation's registry. `mock://…` is one in memory, for tests."""
     registry = settings.registry
     if registry.url is None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Record
     from strandline.jobs.ingest.logs.segment import Encoded, SegmentHeader
     from strandline.jobs.ingest.logs.segments import TopicFile
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 # How often a wait looks at the ends. A look at a folder takes 0.1 ms; one at an object store is a request that costs.
 _LOOK_SECONDS = 0.05
@@ -43,7 +43,7 @@ _Piece = tuple[int, Records]
 class LocalLog:
     """The log kept in a lake. An instance caches the newest segment that it knows of each topic, nothing else."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeLayout) -> None:
         self._lake = lake
         self._newest: dict[tuple[str, str], SegmentHeader] = {}
         """By the topic's name and id: a topic that was made again begins anew."""

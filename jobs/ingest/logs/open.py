@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # What a lake remembers of its topics: whether they are Kafka's, or the lake's own files.
@@ -36,12 +36,12 @@ def set_kind(settings: Settings) -> TopicsKind:
     return "kafka" if settings.kafka.bootstrap_servers else "local"
 
 
-def remembered(lake: Lake) -> TopicsKind | None:
+def remembered(lake: LakeLayout) -> TopicsKind | None:
     """The kind of the lake's topics; None while it has none. Raises CorruptState: the file is damaged."""
     return _written(lake) or ("local" if any(folders_in(lake.topic("x").parent)) else None)
 
 
-def remember(settings: Settings, lake: Lake) -> None:
+def remember(settings: Settings, lake: LakeLayout) -> None:
     """Note the kind of the lake's first topic; of several processes that do, the first one's stays.
 
     Raises:
@@ -55,7 +55,7 @@ def remember(settings: Settings, lake: Lake) -> None:
         check_kind(settings, lake)  # another process may have been faster
 
 
-def check_kind(settings: Settings, lake: Lake) -> None:
+def check_kind(settings: Settings, lake: LakeLayout) -> None:
     """Check that the settings lead to the topics that the lake has.
 
     Raises:
@@ -78,7 +78,7 @@ def check_kind(settings: Settings, lake: Lake) -> None:
     )
 
 
-def _written(lake: Lake) -> TopicsKind | None:
+def _written(lake: LakeLayout) -> TopicsKind | None:
     try:
         data = lake.topics_kind.read_bytes()
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def _written(lake: Lake) -> TopicsKind | None:
     )
 
 
-def open_log(settings: Settings, lake: Lake) -> Log:
+def open_log(settings: Settings, lake: LakeLayout) -> Log:
     """The log of this installation: Kafka when brokers are set, else the files in the lake; and foreign Delta tables.
 
     Raises:
@@ -116,7 +116,7 @@ def open_log(settings: Settings, lake: Lake) -> Log:
     return Logs(LocalLog(lake), foreign)
 
 
-def open_with_topic(source: Source, settings: Settings, lake: Lake) -> Log:
+def open_with_topic(source: Source, settings: Settings, lake: LakeLayout) -> Log:
     """The log, with the topic of a source, which is created if absent; the lake remembers what kind of log it is.
 
     Raises:

@@ -2,7 +2,7 @@
 
     segment  header · the frames of partition 0 · of partition 1 · …
     header   magic 4s · partitions u32 · the segment's number u64 · the topic's id 16s · an entry each · crc32 u32
-    entry    end u64 · count u64 · total u64 · length u64 · earlier i64                          (see `Part`)
+    entry    end u64 · count u64 · total u64 · length u64 · earlier i64                         (see `SegmentPartition`)
     frame    count u32 · length u32 · crc32 of the records u32 · crc32 of these 12 bytes u32 · records
 
 All numbers are little-endian, records as in `record_bytes`. Every byte is under a checksum that is verified when the
@@ -124,7 +124,7 @@ _FRAME_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentPartition:
     """A partition as one segment leaves it.
 
     Attributes:
@@ -153,7 +153,7 @@ class SegmentHeader:
 
     number: int
     topic_id: str
-    parts: tuple[Part, ...]
+    parts: tuple[SegmentPartition, ...]
 
     def begin_of(self, partition: int) -> int:
         """The position of the partition's first frame in the file."""
@@ -207,7 +207,7 @@ def following(before: SegmentHeader, added: Mapping[int, Encoded]) -> SegmentHea
         more = added.get(partition)
         count, length = (more.count, len(more.data)) if more is not None else (0, 0)
         earlier = before.number if part.count else part.earlier
-        parts[partition] = Part(part.end + count, count, part.total + length, length, earlier)
+        parts[partition] = SegmentPartition(part.end + count, count, part.total + length, length, earlier)
     return SegmentHeader(before.number + 1, before.topic_id, tuple(parts))
 
 
@@ -234,7 +234,7 @@ def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> 
     if _FIXED.unpack_from(data) != (_MAGIC, partitions, number, _id_bytes(topic_id)):
         raise damaged(path)
     entries = _ENTRY.iter_unpack(data[_FIXED.size : -_UINT32.size])
-    return SegmentHeader(number, topic_id, tuple(Part(*entry) for entry in entries))
+    return SegmentHeader(number, topic_id, tuple(SegmentPartition(*entry) for entry in entries))
 
 
 def frames(file: BinaryIO, path: LakePath, header: SegmentHeader, partition: int) -> Iterator[Frame]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from strandline.jobs.ingest.logs import segment
-from strandline.jobs.ingest.logs.segment import NONE, Part, SegmentHeader, missing
+from strandline.jobs.ingest.logs.segment import NONE, SegmentHeader, SegmentPartition, missing
 from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import create
@@ -185,4 +185,4 @@ class Segments:
         return header
 
     def _before_the_first(self) -> SegmentHeader:
-        return SegmentHeader(NONE, self._topic.id, (Part(end=0),) * self._topic.partitions)
+        return SegmentHeader(NONE, self._topic.id, (SegmentPartition(end=0),) * self._topic.partitions)

@@ -17,7 +17,7 @@ from strandline.jobs.functions.scalars.domains import guards_in
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
 from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
-from strandline.jobs.ivm.plan.rows import Rows, Selected, named, of_relation
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, named, of_relation
 from strandline.jobs.model.stage import AnalyticStage, Output
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.inputs import ReadableColumns
@@ -54,7 +54,7 @@ def fused(block: Block) -> Block:
     return replace(below, outputs=outputs, qualify=all_of(below.qualify, where), key=block.key)
 
 
-def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> AnalyticStage:
+def analytic_stage(branches: Sequence[PlannedRows], block: Block, stages: Stages) -> AnalyticStage:
     """The stage of a block with analytic functions over those rows.
 
     Raises:
@@ -102,14 +102,14 @@ def _places(block: Block) -> tuple[Place, ...]:
     return tuple(place for place in found if place not in calls)
 
 
-def _united(branches: Sequence[Rows], places: tuple[Place, ...], block: Block, stages: Stages) -> Rows:
+def _united(branches: Sequence[PlannedRows], places: tuple[Place, ...], block: Block, stages: Stages) -> PlannedRows:
     """A UNION ALL as one relation: its rows get a key there."""
     parts = [Selected(rows, _columns(rows, places, block, "__u")) for rows in branches]
     rows = of_relation(stages.add(map_stage(parts)), _OVER)
     return replace(rows, values={place: named(f"__u{at}", _OVER) for at, place in enumerate(places)})
 
 
-def _columns(rows: Rows, places: Sequence[Place], block: Block, prefix: str) -> tuple[Output, ...]:
+def _columns(rows: PlannedRows, places: Sequence[Place], block: Block, prefix: str) -> tuple[Output, ...]:
     """Columns of the body that hold those of the block."""
     scope = ReadableColumns(block)
     columns = [named(name, alias) for alias, name in places]

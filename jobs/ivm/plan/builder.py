@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from strandline.jobs.ivm.plan.conditions import conditions_of
 from strandline.jobs.ivm.plan.map import map_stage, marked_stage
-from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, giving, named
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, giving, named
 from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.options import ErrorPolicy, Semantics, State
@@ -84,7 +84,7 @@ class Stages:
         self.note("FULL JOIN: an inner stage marks the rows of one side, since a key of theirs may be NULL")
         return self.add(marked_stage(relation))
 
-    def arranged(self, rows: Rows) -> Rows:
+    def arranged(self, rows: PlannedRows) -> PlannedRows:
         """Rows of a join, read from a table that holds the join when views share such tables."""
         return arrangement(rows, self) if self.state == "shared" and len(rows.inputs) > 1 else rows
 
@@ -184,9 +184,9 @@ def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> I
 # it.
 
 
-def arrangement(rows: Rows, stages: Stages) -> Rows:
+def arrangement(rows: PlannedRows, stages: Stages) -> PlannedRows:
     """The same rows, read from one relation that holds the join."""
-    join = Rows(rows.inputs)
+    join = PlannedRows(rows.inputs)
     names = dict(_names(rows))
     columns = tuple(
         Output(name, named(place[1], place[0]), dict(all_columns(_of(rows, place[0]).relation))[place[1]])
@@ -208,14 +208,14 @@ def arrangement(rows: Rows, stages: Stages) -> Rows:
     )
 
 
-def _names(rows: Rows) -> Iterator[tuple[Place, str]]:
+def _names(rows: PlannedRows) -> Iterator[tuple[Place, str]]:
     """Names for all columns of all inputs: by the inputs' numbers, since other views have other aliases."""
     for number, each in enumerate(giving(rows.inputs)):
         for name, _ in all_columns(each.relation):
             yield (each.alias, name), f"j{number}_{name}"
 
 
-def _of(rows: Rows, alias: str) -> Input:
+def _of(rows: PlannedRows, alias: str) -> Input:
     return next(each for each in rows.inputs if each.alias == alias)
 
 
@@ -256,7 +256,7 @@ def _over_table(core: Core, read: Collection[Place], stages: Stages) -> Core:
     first = _first(core)
     if not any(each.frozen for each in first):
         return core
-    rows = Rows(first)
+    rows = PlannedRows(first)
     meta = {place_of(value): name for name, value in rows.meta().items()}
     columns, moved = [], {}
     for number, each in enumerate(first):

@@ -24,7 +24,7 @@ from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import FAILS, can_fail
 from strandline.jobs.functions.scalars.contract import TOTAL
 from strandline.jobs.ivm.plan.builder import Stages, lookups_apart
-from strandline.jobs.ivm.plan.rows import Rows, Selected, apart, named, number, of_relation, renamed
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, named, number, of_relation, renamed
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import EVENT_ORDER
@@ -184,7 +184,7 @@ class _Family:
         of = [Output(_OF, number(at), t.INT)] if self.numbered else []
         values = zip(arguments, call.argument_types, strict=True)
         yield Selected(
-            Rows(core.inputs, where, core.expand, repeated=core.repeated),
+            PlannedRows(core.inputs, where, core.expand, repeated=core.repeated),
             (*group, *of, *(Output(_value(place), value, kind) for place, (value, kind) in enumerate(values))),
         )
 

@@ -19,7 +19,7 @@ from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.by_value import values_apart
 from strandline.jobs.ivm.plan.inputs import Unarranged, rows_of_block
-from strandline.jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, named, number, of_relation
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, apart, named, number, of_relation
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
@@ -60,7 +60,7 @@ def grouped_stage(block: Block, stages: Stages) -> AggregateStage:
     return _aggregate(block, block.outputs, stages)
 
 
-def over_groups(block: Block, stages: Stages) -> Rows:
+def over_groups(block: Block, stages: Stages) -> PlannedRows:
     """The groups as rows of an inner aggregate that shows all keys and calls; HAVING and EMIT FINAL filter them.
 
     Every group is kept there, whatever HAVING says, so that one can come back without being computed again.
@@ -193,7 +193,7 @@ def _late(branches: Sequence[Windowed], columns: _Columns) -> Body:
     return tuple(part.rows.core(part.outputs) for part in apart(parts))
 
 
-def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[Output]:
+def _order(rows: PlannedRows, calls: Sequence[AggregateCall], there: set[str]) -> list[Output]:
     """The place of each row in the order of events, where a function needs it and the rows have one."""
     ordered = _ordered(calls)
     if not ordered:
@@ -245,14 +245,14 @@ class Windowed:
         late: the rows that came too late for their window, once for each; None where no row is ever late.
     """
 
-    rows: Rows
+    rows: PlannedRows
     group: tuple[Output, ...] = ()
     columns: tuple[Output, ...] = ()
     session: SessionWindow | None = None
-    late: Rows | None = None
+    late: PlannedRows | None = None
 
 
-def in_window(rows: Rows, block: Block) -> Windowed:
+def in_window(rows: PlannedRows, block: Block) -> Windowed:
     """The rows of a block with the windows that they fall into.
 
     Raises:
@@ -287,7 +287,7 @@ def in_window(rows: Rows, block: Block) -> Windowed:
     )
 
 
-def _in_session(rows: Rows, window: TimeWindow, time: exp.Expression, clock: exp.Expression | None) -> Windowed:
+def _in_session(rows: PlannedRows, window: TimeWindow, time: exp.Expression, clock: exp.Expression | None) -> Windowed:
     columns = (Output("_timestamp", time, t.TIMESTAMP), Output("_stream_time", clock or time, t.TIMESTAMP))
     session = SessionWindow(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
     if session.grace is None or clock is None:
@@ -330,7 +330,7 @@ def mark_in_sets(place: int, sets: Sequence[tuple[int, ...]], name: str) -> exp.
     return exp.Case(ifs=[chosen], default=mark_value(1))
 
 
-def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
+def closed(rows: PlannedRows, block: Block, stages: Stages) -> PlannedRows:
     """The groups that EMIT FINAL shows: those whose windows take no more rows.
 
     The stream's time is the greatest of all partitions; it is a row of an inner stage, so that its progress is a
@@ -365,7 +365,7 @@ def _time_of_streams(block: Block, stages: Stages) -> AggregateStage:
     return AggregateStage("", tuple(part.rows.core(part.outputs) for part in parts), (), (latest,), (output,), ())
 
 
-def _clock(rows: Rows, time: exp.Expression) -> exp.Expression | None:
+def _clock(rows: PlannedRows, time: exp.Expression) -> exp.Expression | None:
     """The time of the stream when the row arrived; None where the rows have none."""
     place = place_of(time)
     source = next((each for each in rows.inputs if place is not None and each.alias == place[0]), None)
@@ -374,7 +374,7 @@ def _clock(rows: Rows, time: exp.Expression) -> exp.Expression | None:
     return rows.meta().get("_stream_time")
 
 
-def _repeated(rows: Rows, items: Output, what: str) -> Rows:
+def _repeated(rows: PlannedRows, items: Output, what: str) -> PlannedRows:
     if rows.expand:
         raise NotSupported(
             f"{what} over rows that are repeated already is not maintained",
@@ -415,7 +415,7 @@ def _plus(value: exp.Expression, millis: int) -> exp.Expression:
 _IN = "__in"
 
 
-def with_events(rows: Rows) -> Rows | None:
+def with_events(rows: PlannedRows) -> PlannedRows | None:
     """The events of a source table as rows of the same block; None when the rows are not those of one source table."""
     if len(rows.inputs) != 1 or rows.inputs[0].join != "inner" or rows.expand:
         return None

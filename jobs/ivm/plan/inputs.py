@@ -16,7 +16,16 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from strandline.jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, giving, named, of_relation, renamed
+from strandline.jobs.ivm.plan.rows import (
+    PlannedRows,
+    Selected,
+    aliased,
+    all_columns,
+    giving,
+    named,
+    of_relation,
+    renamed,
+)
 from strandline.jobs.model.relation import PLACE, Relation
 from strandline.jobs.model.stage import Input, Output
 from strandline.jobs.query.logical import Block, From, Query, SetOperation
@@ -32,7 +41,7 @@ class Inner(Protocol):
     def marked(self, relation: Relation) -> Relation:
         """The relation with a column in its key that is never NULL."""
 
-    def arranged(self, rows: Rows) -> Rows:
+    def arranged(self, rows: PlannedRows) -> PlannedRows:
         """Rows of a join, read from a table that holds the join where views share such tables."""
 
 
@@ -50,7 +59,7 @@ class Unarranged:
         """The relation with a column in its key that is never NULL."""
         return self.inner.marked(relation)
 
-    def arranged(self, rows: Rows) -> Rows:
+    def arranged(self, rows: PlannedRows) -> PlannedRows:
         """The rows as they are."""
         return rows
 
@@ -85,10 +94,10 @@ def outputs_of(query: Query) -> tuple[Output, ...]:
     return tuple(Output(name, named(name), sql_type) for name, sql_type in query.outputs)
 
 
-def rows_of_block(block: Block, inner: Inner) -> tuple[Rows, ...]:
+def rows_of_block(block: Block, inner: Inner) -> tuple[PlannedRows, ...]:
     """The rows of a block after FROM, WHERE and table functions."""
     others = block.inputs[1:]
-    heads = _first(block.inputs[0], others, inner) if block.inputs else (Rows(()),)
+    heads = _first(block.inputs[0], others, inner) if block.inputs else (PlannedRows(()),)
     made = []
     for head in heads:
         rows = _joined(head, others, inner)
@@ -105,7 +114,7 @@ def _under(outputs: tuple[Output, ...], query: SetOperation) -> tuple[Output, ..
     )
 
 
-def _first(source: From, others: Sequence[From], inner: Inner) -> tuple[Rows, ...]:
+def _first(source: From, others: Sequence[From], inner: Inner) -> tuple[PlannedRows, ...]:
     if isinstance(source.source, Relation):
         return (_named(Input(source.alias, source.source)),)
     parts = selected(source.source, inner) if _is_readable(source.source) else ()
@@ -126,15 +135,15 @@ def _are_columns(outputs: tuple[Output, ...]) -> bool:
     return all(isinstance(output.expression, exp.Column) for output in outputs)
 
 
-def _named(source: Input) -> Rows:
-    return Rows((source,), values=_itself(source))
+def _named(source: Input) -> PlannedRows:
+    return PlannedRows((source,), values=_itself(source))
 
 
 def _itself(source: Input) -> dict[Place, exp.Expression]:
     return {(source.alias, name): named(name, source.alias) for name, _ in all_columns(source.relation)}
 
 
-def _under_alias(part: Selected, alias: str, taken: Collection[str]) -> Rows:
+def _under_alias(part: Selected, alias: str, taken: Collection[str]) -> PlannedRows:
     """The rows of a subquery for a block that knows them by an alias; the block's other aliases are `taken`."""
     values = {(alias, name): value for name, value in part.rows.meta().items()}
     values.update({(alias, output.name): output.expression for output in part.outputs})
@@ -144,7 +153,7 @@ def _under_alias(part: Selected, alias: str, taken: Collection[str]) -> Rows:
     return renamed(rows, taken)
 
 
-def _joined(rows: Rows, others: Sequence[From], inner: Inner) -> Rows:
+def _joined(rows: PlannedRows, others: Sequence[From], inner: Inner) -> PlannedRows:
     for place, each in enumerate(others):
         padded = any(later.join in ("right", "full") for later in others[place + 1 :])
         joining = _joining(each, padded, inner)
@@ -162,12 +171,12 @@ def _may_look_padded(relation: Relation) -> bool:
     return relation.storage == "keyed" and relation.hidden != PLACE
 
 
-def _is_one_relation(rows: Rows) -> bool:
+def _is_one_relation(rows: PlannedRows) -> bool:
     """True if the rows are those of one relation, which may be filtered, but joins nothing."""
     return len(rows.inputs) == 1 and rows.inputs[0].joins_nothing and not rows.expand
 
 
-def _joining(source: From, padded: bool, inner: Inner) -> Rows:
+def _joining(source: From, padded: bool, inner: Inner) -> PlannedRows:
     """The right side of a join as one input. Its filter may move into ON unless the join keeps all its rows."""
     if isinstance(source.source, Relation):
         return _named(Input(source.alias, source.source))

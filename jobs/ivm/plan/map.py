@@ -15,7 +15,16 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from strandline.jobs.ivm.plan.rows import KeyColumn, Rows, Selected, all_columns, apart, named, number, of_relation
+from strandline.jobs.ivm.plan.rows import (
+    KeyColumn,
+    PlannedRows,
+    Selected,
+    all_columns,
+    apart,
+    named,
+    number,
+    of_relation,
+)
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Core, MapStage, Output
@@ -61,13 +70,13 @@ def marked_stage(relation: Relation) -> MapStage:
     return MapStage("", (core,), tuple(name for name, _ in relation.columns), key)
 
 
-def appended(rows: Rows) -> tuple[Output, ...]:
+def appended(rows: PlannedRows) -> tuple[Output, ...]:
     """The meta columns of rows that are only ever added."""
     meta = rows.meta()
     return tuple(Output(name, meta[name], sql_type) for name, sql_type in META_COLUMNS)
 
 
-def keyed_columns(rows: Rows, outputs: tuple[Output, ...]) -> tuple[tuple[str, ...], tuple[Output, ...]]:
+def keyed_columns(rows: PlannedRows, outputs: tuple[Output, ...]) -> tuple[tuple[str, ...], tuple[Output, ...]]:
     """The names of the key, and the columns that must be hidden for it: a key column that is selected is visible.
 
     A window's bounds keep their names, even hidden, so that queries over the rows can read them.
@@ -91,7 +100,7 @@ def _keyed(part: Selected, names: Sequence[str]) -> Core:
     return part.rows.core((*part.outputs, *hidden, *_events([part.rows], names)[0]), key)
 
 
-def _events(branches: Sequence[Rows], names: Sequence[str]) -> list[tuple[Output, ...]]:
+def _events(branches: Sequence[PlannedRows], names: Sequence[str]) -> list[tuple[Output, ...]]:
     """Those of the columns of time and place of the events that all branches have."""
     types = dict(META_COLUMNS)
     known = [rows.meta() for rows in branches]

@@ -21,7 +21,7 @@ from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.group import distinct_stage, grouped_stage, null_beyond, over_groups, totals_apart
 from strandline.jobs.ivm.plan.inputs import is_plain, rows_of_block, selected
 from strandline.jobs.ivm.plan.map import map_stage
-from strandline.jobs.ivm.plan.rows import Rows, Selected, apart, named, number, of_relation, shifted
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, named, number, of_relation, shifted
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
@@ -216,7 +216,7 @@ def set_stage(query: SetOperation, stages: Stages) -> Stage:
     return map_stage((Selected(of_relation(relation, _OVER).filtered(all_of(first, *others)), outputs),))
 
 
-def _repeated(rows: Rows, operation: str, counts: Sequence[exp.Expression]) -> Rows:
+def _repeated(rows: PlannedRows, operation: str, counts: Sequence[exp.Expression]) -> PlannedRows:
     """Each of the rows as often as INTERSECT ALL or EXCEPT ALL gives it."""
     first, *others = counts
     times: exp.Expression = call("LEAST", *counts)

@@ -43,7 +43,7 @@ def greatest(values: list[exp.Expression]) -> exp.Expression:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PlannedRows:
     """Relations joined from left to right, filtered, exploded.
 
     Attributes:
@@ -67,7 +67,7 @@ class Rows:
         """An output of the block, over the columns of `inputs`."""
         return replace(output, expression=self.read(output.expression))
 
-    def filtered(self, condition: exp.Expression | None) -> Rows:
+    def filtered(self, condition: exp.Expression | None) -> PlannedRows:
         """Only the rows for which a condition over the columns of `inputs` holds."""
         return replace(self, where=all_of(self.where, condition))
 
@@ -140,16 +140,16 @@ def all_columns(relation: Relation) -> tuple[tuple[str, SqlType], ...]:
     return (*relation.columns, *relation.hidden)
 
 
-def of_relation(relation: Relation, alias: str) -> Rows:
+def of_relation(relation: Relation, alias: str) -> PlannedRows:
     """The rows of one relation as they are."""
-    return Rows((Input(alias, relation),))
+    return PlannedRows((Input(alias, relation),))
 
 
 @dataclass(frozen=True)
 class Selected:
     """Rows and the outputs that are selected of them, over the columns of their inputs."""
 
-    rows: Rows
+    rows: PlannedRows
     outputs: tuple[Output, ...]
 
 
@@ -166,12 +166,12 @@ def apart(parts: Iterable[Selected]) -> list[Selected]:
     return made
 
 
-def renamed(rows: Rows, taken: Collection[str]) -> Rows:
+def renamed(rows: PlannedRows, taken: Collection[str]) -> PlannedRows:
     """The same rows, with aliases that are not `taken`."""
     return aliased(rows, _new_names(rows, set(taken)))
 
 
-def aliased(rows: Rows, names: Mapping[str, str]) -> Rows:
+def aliased(rows: PlannedRows, names: Mapping[str, str]) -> PlannedRows:
     """The same rows with other aliases for the inputs, `names` being {old: new}. The block's own names stay."""
     moved = _moved(rows, names)
     inputs = tuple(
@@ -191,7 +191,7 @@ def aliased(rows: Rows, names: Mapping[str, str]) -> Rows:
     )
 
 
-def _moved(rows: Rows, names: Mapping[str, str]) -> dict[Place, exp.Expression]:
+def _moved(rows: PlannedRows, names: Mapping[str, str]) -> dict[Place, exp.Expression]:
     return {
         (each.alias, name): named(name, names[each.alias])
         for each in rows.inputs
@@ -200,7 +200,7 @@ def _moved(rows: Rows, names: Mapping[str, str]) -> dict[Place, exp.Expression]:
     }
 
 
-def _new_names(rows: Rows, taken: set[str]) -> dict[str, str]:
+def _new_names(rows: PlannedRows, taken: set[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     used = set(taken)
     for each in rows.inputs:

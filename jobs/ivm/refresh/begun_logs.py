@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.runtime import Span
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Trimmed
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
-def since(lake: Lake, record: CommitRecord, spans: Sequence[Span]) -> dict[str, int]:
+def since(lake: LakeLayout, record: CommitRecord, spans: Sequence[Span]) -> dict[str, int]:
     """What a record says of the logs that its rows are computed from as a whole: the events that were gone by then.
 
     Args:
@@ -78,7 +78,7 @@ def check_whole(stage: Stage, record: CommitRecord, spans: Sequence[Span]) -> No
         raise _gone(stage.table, span.relation.name, span.head.record.trimmed, "its rows were computed from more")
 
 
-def check_stage(lake: Lake, heads: Heads, stage: Stage, owner: Owner) -> None:
+def check_stage(lake: LakeLayout, heads: Heads, stage: Stage, owner: Owner) -> None:
     """The same as `check_whole`, of a stage as it stands. A table whose record does not read was computed from all
     events, as far as anybody knows."""
     path = lake.table(stage.table)
@@ -96,7 +96,7 @@ def check_stage(lake: Lake, heads: Heads, stage: Stage, owner: Owner) -> None:
             raise _gone(stage.table, name, head.record.trimmed, "its rows were computed from more")
 
 
-def _gone_at(lake: Lake, span: Span) -> int:
+def _gone_at(lake: LakeLayout, span: Span) -> int:
     """The events that were gone from an input at the version that a span ends with."""
     head = span.head
     if head.version == span.upto or not head.record.gone:

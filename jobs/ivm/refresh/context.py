@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import EngineChoice
     from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.duckdb.engine import DuckDBEngine
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RunContext:
     """
 
     sessions: SparkSessions | None
-    lake: Lake
+    lake: LakeLayout
     writer: str
     functions: Library | None = None
     duckdb_engine: DuckDBEngine | None = None
@@ -77,7 +77,7 @@ class Heads:
         gated: tables with blocking expectations: who computes from them reads what is approved, and no further.
     """
 
-    def __init__(self, lake: Lake, names: Iterable[str] = (), gated: Collection[str] = ()) -> None:
+    def __init__(self, lake: LakeLayout, names: Iterable[str] = (), gated: Collection[str] = ()) -> None:
         self._lake = lake
         self._gated = frozenset(gated)
         self._known: dict[str, Head | None] = {}

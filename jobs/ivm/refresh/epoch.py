@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Head, TableVersion
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 Mode = Literal["none", "full", "delta", "advance", "rebuild"]
@@ -288,7 +288,7 @@ def first_refresh(spans: Sequence[Span]) -> Choice:
     return Choice("full", sentence("first refresh: {}", read), few_changes=False)
 
 
-def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) -> Choice:
+def choose(lake: LakeLayout, stage: Stage, spans: Sequence[Span], refresh: Refresh) -> Choice:
     """The cheaper way, unless the view's REFRESH says which."""
     moved = [span for span in spans if span.after != span.upto]
     changes = joined(
@@ -320,7 +320,7 @@ def _reads_more_than_changes(stage: Stage) -> bool:
             return len(inputs_of(stage)) > 1
 
 
-def _rows_changed(lake: Lake, spans: Sequence[Span]) -> int | None:
+def _rows_changed(lake: LakeLayout, spans: Sequence[Span]) -> int | None:
     """Rows that the commits to take in say they changed; None when one does not say."""
     total = 0
     for span in spans:

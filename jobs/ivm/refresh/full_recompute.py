@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from strandline.jobs.ivm.refresh.guarded_stage import Decision
+    from strandline.jobs.ivm.refresh.guarded_stage import StageDecision
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import Head
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 log = logging.getLogger("strandline")
 
 
-def rebuild_decided(context: RunContext, heads: Heads, decision: Decision, owner: Owner) -> list[StageResult]:
+def rebuild_decided(context: RunContext, heads: Heads, decision: StageDecision, owner: Owner) -> list[StageResult]:
     """Rebuild the stages that the policy on errors names: a stage, and the dead letters that belong to it.
 
     Raises:
@@ -93,7 +93,7 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
     return replace(epoch.done("rebuild", epoch.record.reason, made), seconds=time.monotonic() - began)
 
 
-def current_head(lake: Lake, stage: Stage, owner: Owner) -> Head | None:
+def current_head(lake: LakeLayout, stage: Stage, owner: Owner) -> Head | None:
     """The table of a stage as it stands; None when there is none, or none that can be brought to other rows.
 
     Raises:
@@ -132,7 +132,7 @@ _FRESH: Final = "fresh"
 
 
 @dataclass(frozen=True)
-class Part:
+class RecomputedPart:
     """The rows of a stage that are computed anew.
 
     Attributes:
@@ -146,7 +146,9 @@ class Part:
     proof: Callable[[pa.Table], None]
 
 
-def backfill_decided(context: RunContext, heads: Heads, decision: Decision, owner: Owner, part: Part) -> StageResult:
+def backfill_decided(
+    context: RunContext, heads: Heads, decision: StageDecision, owner: Owner, part: RecomputedPart
+) -> StageResult:
     """Compute a part of a keyed stage's rows at its table's vector, by DuckDB, and store what differs.
 
     Its dead letters stay what they are. Where there are none yet, they are computed at the same vector when a row
@@ -172,7 +174,7 @@ def _names(stage: Stage) -> set[str]:
     return {each.relation.name for each in inputs_of(stage)}
 
 
-def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> StageResult:
+def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: RecomputedPart) -> StageResult:
     """Compute a part of a keyed stage's rows at its table's vector, by DuckDB, and store what differs.
 
     Raises:
@@ -199,7 +201,7 @@ def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owne
     return replace(done, seconds=time.monotonic() - began)
 
 
-def _part_epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> Epoch:
+def _part_epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: RecomputedPart) -> Epoch:
     """The epoch in which every input is read as far as the table's vector says, and no further."""
     head = heads.find(stage.table)
     names = _names(stage)
@@ -218,7 +220,9 @@ def _part_epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, p
     return Epoch(stage, head, spans, record, first=False, few_changes=False)
 
 
-def _stored(runtime: DuckDbRuntime, connection: duckdb.DuckDBPyConnection, epoch: Epoch, part: Part) -> Head | None:
+def _stored(
+    runtime: DuckDbRuntime, connection: duckdb.DuckDBPyConnection, epoch: Epoch, part: RecomputedPart
+) -> Head | None:
     """The commit; None, and no commit, when the stored rows are those that were computed."""
     stage, engine = epoch.stage, engine_of(runtime.dialect)
     computed = runtime.run(maintenance(stage, runtime.dialect, None), stored=False)

@@ -87,7 +87,7 @@ def guarded(stage: Stage, letters: str) -> Guarded:
 
 
 @dataclass(frozen=True)
-class _Aside:
+class _FailingRows:
     """The rows of a core that fail, as a core: one row for each.
 
     Attributes:
@@ -204,7 +204,7 @@ def _outputs(outputs: tuple[Output, ...], change: Change) -> tuple[Output, ...]:
     return tuple(replace(each, expression=change(each.expression)) for each in outputs)
 
 
-def _aside(stage: BodyStage) -> Iterator[_Aside]:
+def _aside(stage: BodyStage) -> Iterator[_FailingRows]:
     """The rows of a stage that fail: first those of its cores, then those that its cores do not see."""
     checks = [(core, _check(stage, core)) for core in stage.body]
     some = any(check.fails is not None or check.apart or _arrays_fail(core) is not None for core, check in checks)
@@ -217,18 +217,18 @@ def _aside(stage: BodyStage) -> Iterator[_Aside]:
         fails = all_of(check.fails or exp.false(), *sound)
         assert fails is not None
         made = _lenient_core(core, check, nulls=False)
-        letter = _Aside(made, truth(fails), check.reason(stage.table), numbered=bool(core.expand))
+        letter = _FailingRows(made, truth(fails), check.reason(stage.table), numbered=bool(core.expand))
         yield _once(letter) if core.repeated else letter
     for core, check in checks:
         arrays = _arrays_fail(core)
         if arrays is not None:
             reason = said_of([each.expression for each in core.expand], stage.table)
             made = replace(_lenient_core(core, check, nulls=False), expand=())
-            yield _Aside(made, truth(all_of(check.own_terms(_items(core)), arrays)), exp.Literal.string(reason))
+            yield _FailingRows(made, truth(all_of(check.own_terms(_items(core)), arrays)), exp.Literal.string(reason))
         for each in check.apart:
             reason = said_of([each.term], stage.table)
             made = replace(_read_apart(_lenient_core(core, check, nulls=False), each), expand=())
-            yield _Aside(made, each.fails, exp.Literal.string(reason), joins_nothing=True)
+            yield _FailingRows(made, each.fails, exp.Literal.string(reason), joins_nothing=True)
 
 
 def _is_of_values(core: Core) -> bool:
@@ -236,7 +236,7 @@ def _is_of_values(core: Core) -> bool:
     return any(each.name == PART and each.expression != exp.Literal.number(0) for each in core.columns)
 
 
-def _once(letter: _Aside) -> _Aside:
+def _once(letter: _FailingRows) -> _FailingRows:
     """The rows that fail, once each and not for every group that they are in."""
     (groups,) = letter.core.expand
     first = {("", groups.name): groups.expression.expressions[0]}
@@ -277,7 +277,7 @@ def _read_apart(core: Core, rows: Apart) -> Core:
     return replace(core, inputs=(*inputs[:-1], replace(inputs[-1], join="inner")))
 
 
-def _dead_letters(aside: list[_Aside], letters: str) -> MapStage:
+def _dead_letters(aside: list[_FailingRows], letters: str) -> MapStage:
     """The stage of the rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows
     they come from. Those of a body that only grows are only added, and need none."""
     grows = storage_of_body(tuple(each.core for each in aside)) == "append"
@@ -293,7 +293,7 @@ def _dead_letters(aside: list[_Aside], letters: str) -> MapStage:
     return MapStage(letters, tuple(replace(core, key=key) for core in body), (REASON, ROW), key)
 
 
-def _identity(aside: _Aside, number: int) -> Iterator[Output]:
+def _identity(aside: _FailingRows, number: int) -> Iterator[Output]:
     for at, each in enumerate(aside.core.inputs):
         if each.join in ("semi", "anti"):
             continue
@@ -345,7 +345,7 @@ def _column(alias: str, name: str) -> exp.Column:
 
 
 @dataclass(frozen=True)
-class Decision:
+class StageDecision:
     """The stages that a refresh runs.
 
     Attributes:
@@ -357,7 +357,7 @@ class Decision:
 
     sound: Stage
     aside: MapStage | None = None
-    instead: Decision | None = None
+    instead: StageDecision | None = None
     stops: bool = False
 
     @property
@@ -367,19 +367,19 @@ class Decision:
         return (*first, self.sound, *(self.instead.stages if self.instead is not None else ()))
 
 
-def decide(stage: Stage, policy: ErrorPolicy, letters: str, heads: Heads) -> Decision:
+def decide(stage: Stage, policy: ErrorPolicy, letters: str, heads: Heads) -> StageDecision:
     """The stages that stand for `stage` under the policy.
 
     Args:
         letters: the name of the table of its dead letters.
     """
     if policy == "null":
-        return Decision(null_instead(stage))
+        return StageDecision(null_instead(stage))
     found = guarded(stage, letters)
     if found.aside is None:
-        return Decision(checked(stage))
-    both = Decision(found.sound, found.aside, stops=policy == "stop")
+        return StageDecision(checked(stage))
+    both = StageDecision(found.sound, found.aside, stops=policy == "stop")
     # The dead letters come first: while the stage stands behind them, it is refreshed guarded next time.
     if found.always or heads.find(letters) is not None:
         return both
-    return Decision(checked(stage), instead=both)
+    return StageDecision(checked(stage), instead=both)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.runtime import Runtime
     from strandline.state_store.commits import CommitRecord
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 def with_late_rows(
@@ -42,7 +42,7 @@ def with_late_rows(
     return record if text is None else replace(record, late=(before or 0) + runtime.number(text))
 
 
-def late_in(lake: Lake, stages: Iterable[Stage]) -> int | None:
+def late_in(lake: LakeLayout, stages: Iterable[Stage]) -> int | None:
     """The late rows of all these stages' tables, by their last commits; None where none is ever late, or was counted.
 
     Raises:
@@ -64,7 +64,7 @@ def late_in(lake: Lake, stages: Iterable[Stage]) -> int | None:
 # that found no row of its own key, while others had one, is not among them.
 
 
-def early_events(lake: Lake, stages: Iterable[Stage]) -> tuple[EarlyEvents, ...]:
+def early_events(lake: LakeLayout, stages: Iterable[Stage]) -> tuple[EarlyEvents, ...]:
     """For each pair of a stream and a table that its events look up as of their time: how many came before its first
     row. Pairs without any are left out, and logs that retention has cut: their first row is not known any more.
 
@@ -83,7 +83,7 @@ def early_events(lake: Lake, stages: Iterable[Stage]) -> tuple[EarlyEvents, ...]
     return tuple(each for each in found if each is not None)
 
 
-def _early(lake: Lake, stream: str, log: str) -> EarlyEvents | None:
+def _early(lake: LakeLayout, stream: str, log: str) -> EarlyEvents | None:
     try:
         events, rows = reader.head(lake.table(stream)), reader.head(lake.table(log))
     except TableMissing:

@@ -16,7 +16,7 @@ from strandline.jobs.ivm.rules.stored import consolidated, spec_of
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.digest import Digest
-from strandline.state_store.spark.table import Table
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SparkRuntime(Runtime["DataFrame"]):
         self._stage = epoch.stage
         self._head = epoch.head
         self._spans = {span.relation.name: span for span in epoch.spans}
-        self._table = Table(self._session, context.lake.table(epoch.stage.table), spec_of(epoch.stage))
+        self._table = SparkTable(self._session, context.lake.table(epoch.stage.table), spec_of(epoch.stage))
         self._engine = engine_of("spark")
         # The rules' hints broadcast the changes: they are followed where those are few.
         self._session.conf.set("spark.sql.optimizer.disableHints", str(not epoch.few_changes).lower())
@@ -89,7 +89,7 @@ class SparkRuntime(Runtime["DataFrame"]):
 
     def _side(self, side: Side, each: Input) -> DataFrame:
         span = self._spans[each.relation.name]
-        source = Table(self._session, self._lake.table(each.relation.name), spec_of_input(each.relation))
+        source = SparkTable(self._session, self._lake.table(each.relation.name), spec_of_input(each.relation))
         if side == "delta":
             return self._changes(source, each, span)
         version = span.upto if side == "new" else span.after
@@ -97,7 +97,7 @@ class SparkRuntime(Runtime["DataFrame"]):
             return self._flat(self._session.createDataFrame([], source.spec.ddl), each.relation)
         return self._flat(source.read(version), each.relation)
 
-    def _changes(self, source: Table, each: Input, span: Span) -> DataFrame:
+    def _changes(self, source: SparkTable, each: Input, span: Span) -> DataFrame:
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return changes.drop(VERSION)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from strandline.jobs.ivm.refresh.guarded_stage import Decision
+    from strandline.jobs.ivm.refresh.guarded_stage import StageDecision
     from strandline.jobs.model.options import Refresh
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import Head
@@ -79,7 +79,7 @@ def refresh_stage(
 def refresh_decided(
     context: RunContext,
     heads: Heads,
-    decision: Decision,
+    decision: StageDecision,
     owner: Owner,
     refresh: Refresh = "auto",
     *,
@@ -98,7 +98,7 @@ def refresh_decided(
 
 def run_decided(
     heads: Heads,
-    decision: Decision,
+    decision: StageDecision,
     run: Callable[[Stage], StageResult],
     run_aside: Callable[[Stage], StageResult] | None = None,
 ) -> list[StageResult]:

@@ -26,9 +26,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine, filtered
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
 from strandline.jobs.functions.aggregates.linear import result_text
-from strandline.jobs.functions.aggregates.registry import Changes, function_of
+from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import ctes
 from strandline.jobs.ivm.rules.stored import ROWS, reads_values
 from strandline.jobs.ivm.rules.upserts import before, columns, old_row, render, same_key, state_column, typed, value_of
@@ -171,9 +171,9 @@ def _grouped(groups: list[str]) -> str:
     return f"\n  GROUP BY {', '.join(groups)}" if groups else ""
 
 
-def _changes(call: AggregateCall, weight: str, engine: Engine) -> Changes:
+def _changes(call: AggregateCall, weight: str, engine: Engine) -> GroupChanges:
     arguments = tuple(_argument(call, number, engine) for number in range(len(call.arguments)))
-    return Changes(arguments=arguments, weight=weight, order=_ORDER, where=filter_name(call, engine))
+    return GroupChanges(arguments=arguments, weight=weight, order=_ORDER, where=filter_name(call, engine))
 
 
 def _argument(call: AggregateCall, number: int, engine: Engine) -> str:

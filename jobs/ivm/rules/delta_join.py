@@ -123,7 +123,7 @@ def _select(core: Core, term: Term, step: int | None, engine: Engine) -> str:
     parts = [typed(column, engine) for column in core.columns]
     if step is not None:
         parts += [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
-    source = from_text(From(core, term.sides, term.touched_by), engine)
+    source = from_text(FromClause(core, term.sides, term.touched_by), engine)
     # `SELECT RANK() OVER ()` reads no column of its one row.
     return f"  SELECT\n    {columns(parts or ['1 AS __one'])}\n  {source}{where_text(core.where, engine)}"
 
@@ -146,7 +146,7 @@ _NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
 
 
 @dataclass(frozen=True)
-class From:
+class FromClause:
     """The contents of a FROM clause.
 
     Attributes:
@@ -174,7 +174,7 @@ class _Restriction:
     right: str | None = None
 
 
-def from_text(source: From, engine: Engine) -> str:
+def from_text(source: FromClause, engine: Engine) -> str:
     """The FROM clause, with the text that repeats rows for `expand`."""
     restriction = _restriction(source, engine)
     inputs = source.core.inputs
@@ -203,7 +203,7 @@ def where_text(condition: exp.Expression | None, engine: Engine) -> str:
     return f"\n  WHERE {lower(condition, engine.dialect)}" if condition is not None else ""
 
 
-def _relation(source: From, each: Input, engine: Engine) -> str:
+def _relation(source: FromClause, each: Input, engine: Engine) -> str:
     name = engine.name(f"{source.sides[each.alias]}_{each.alias}")
     if not each.as_of:
         return name
@@ -223,7 +223,7 @@ def _condition(core: Core, each: Input, engine: Engine) -> str | None:
     return f"({on}) AND {valid}" if on else valid
 
 
-def _restriction(source: From, engine: Engine) -> _Restriction | None:
+def _restriction(source: FromClause, engine: Engine) -> _Restriction | None:
     if source.touched_by is None:
         return None
     inputs = source.core.inputs

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.backup import image as manifests
 from strandline.jobs.operate.backup.image import (
+    BackupFile,
     Manifest,
-    Stored,
     TableState,
     check_definitions,
     lake_image,
@@ -31,7 +31,7 @@ from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import BackupBroken, CorruptState, VersionGone
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, replace
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import file_names, is_folder, sizes_below, within
 from strandline.state_store.wording import Name, sentence
 
@@ -103,7 +103,7 @@ def plan_scrub(there: Mapping[str, int], last: int | None, now: int) -> Scrub:
     return Scrub({name: size for name, size in objects.items() if _turns(name, now) > _turns(name, last)})
 
 
-def execute_scrub(scrub: Scrub, backup: LakePath, lake: Lake, image: Image) -> Scrubbed:
+def execute_scrub(scrub: Scrub, backup: LakePath, lake: LakeLayout, image: Image) -> Scrubbed:
     """Read what is due, and mend what can be mended.
 
     Args:
@@ -137,9 +137,9 @@ def _is_whole(file: LakePath, name: str) -> bool:
         return False
 
 
-def _mend(name: str, root: LakePath, lake: Lake, image: Image) -> bool:
+def _mend(name: str, root: LakePath, lake: LakeLayout, image: Image) -> bool:
     """Copy a damaged file again; False where the lake has no such content any more."""
-    objects = Lake(root)
+    objects = LakeLayout(root)
     file = next((each for each in image.files if within(each.path(objects), root) == name.rpartition(".")[0]), None)
     if file is None:
         return False
@@ -186,7 +186,7 @@ class BackupPlan:
     number: int
     image: Image
     copied: tuple[ImageFile, ...]
-    known: tuple[Stored, ...]
+    known: tuple[BackupFile, ...]
     identities: dict[str, str]
     scrub: Scrub
 
@@ -217,7 +217,7 @@ def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
         BackupBroken: the destination is something else than a backup, or part of the lake.
         CorruptState, ForeignWrite, VersionGone, InputReplaced: a table is broken: verify it.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     _check_outside(destination, lake)
     before, number = _last(destination)
     image = lake_image(lake)
@@ -236,7 +236,7 @@ def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
     return BackupPlan(destination, number, image, tuple(copied), tuple(known), identities, scrub)
 
 
-def _check_outside(destination: LakePath, lake: Lake) -> None:
+def _check_outside(destination: LakePath, lake: LakeLayout) -> None:
     inside, root = _followed(destination), _followed(lake.root)
     if f"{inside}/".startswith(f"{root}/") and inside != root:
         raise BackupBroken(
@@ -270,7 +270,7 @@ def _last(destination: LakePath) -> tuple[Manifest | None, int]:
         return None, max(made, default=0) + 1
 
 
-def _lies(file: Stored, destination: LakePath, there: dict[str, int]) -> bool:
+def _lies(file: BackupFile, destination: LakePath, there: dict[str, int]) -> bool:
     return there.get(within(file.of_backup(destination), objects(destination).root)) == file.size
 
 
@@ -313,7 +313,7 @@ def execute_backup(settings: Settings, plan: BackupPlan, steps: Steps = UNWATCHE
         DiskFailed, StorageDenied, StorageUnavailable: the destination cannot be written.
     """
     began = time.monotonic()
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     steps.begin(f"reading {len(plan.scrub.due):,} files again")
     scrubbed = execute_scrub(plan.scrub, plan.destination, lake, plan.image)
     root = manifests.objects(plan.destination).root
@@ -322,7 +322,7 @@ def execute_backup(settings: Settings, plan: BackupPlan, steps: Steps = UNWATCHE
     for number, file in enumerate(plan.copied, 1):
         steps.begin(f"copying file {number:,} of {len(plan.copied):,}")
         data = _read(file, lake)
-        stored = Stored(file.table, file.name, len(data), f"{zlib.crc32(data):08x}")
+        stored = BackupFile(file.table, file.name, len(data), f"{zlib.crc32(data):08x}")
         new.append(stored)
         target = stored.of_backup(plan.destination)
         if there.get(within(target, root)) != stored.size:
@@ -349,7 +349,7 @@ def execute_backup(settings: Settings, plan: BackupPlan, steps: Steps = UNWATCHE
     )
 
 
-def _read(file: ImageFile, lake: Lake) -> bytes:
+def _read(file: ImageFile, lake: LakeLayout) -> bytes:
     path = file.path(lake)
     try:
         data = path.read_bytes()
@@ -365,7 +365,7 @@ def _read(file: ImageFile, lake: Lake) -> bytes:
     return data
 
 
-def _manifest(plan: BackupPlan, lake: Lake, files: list[Stored]) -> Manifest:
+def _manifest(plan: BackupPlan, lake: LakeLayout, files: list[BackupFile]) -> Manifest:
     place = {(file.table, file.name): number for number, file in enumerate(plan.image.files)}
     tables = {
         name: TableState(plan.identities[name], head.version, head.record.digest)

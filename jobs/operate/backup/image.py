@@ -25,7 +25,7 @@ from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, VersionGone
 from strandline.state_store.files import make_folder, replace
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import is_folder, sizes_below, within
 from strandline.state_store.wording import Name, sentence
 
@@ -51,7 +51,7 @@ _LATEST: Final = "latest.json"
 
 
 @dataclass(frozen=True)
-class Stored:
+class BackupFile:
     """A file of a backup; `checksum` is its CRC-32, eight hex digits. See `ImageFile` for the rest."""
 
     table: str
@@ -64,7 +64,7 @@ class Stored:
         """What names the file in the lake."""
         return self.table, self.name
 
-    def of_lake(self, lake: Lake) -> LakePath:
+    def of_lake(self, lake: LakeLayout) -> LakePath:
         """The file in a lake."""
         return ImageFile(self.table, self.name, self.size).path(lake)
 
@@ -91,12 +91,12 @@ class Manifest:
     made: int
     lake: str
     tables: Mapping[str, TableState]
-    files: tuple[Stored, ...]
+    files: tuple[BackupFile, ...]
 
 
-def objects(backup: LakePath) -> Lake:
+def objects(backup: LakePath) -> LakeLayout:
     """The folder of a backup's files, laid out as a lake."""
-    return Lake(backup / "objects")
+    return LakeLayout(backup / "objects")
 
 
 def read_latest(backup: LakePath) -> Manifest | None:
@@ -126,7 +126,7 @@ def read(backup: LakePath, number: int) -> Manifest:
     except FileNotFoundError:
         raise BackupBroken(f"the manifest of backup {number} is missing", where=str(file), hint=_kept(backup)) from None
     tables = {name: TableState(**said) for name, said in body["tables"].items()}
-    return Manifest(number, body["made"], body["lake"], tables, tuple(Stored(*each) for each in body["files"]))
+    return Manifest(number, body["made"], body["lake"], tables, tuple(BackupFile(*each) for each in body["files"]))
 
 
 def numbers(backup: LakePath) -> list[int]:
@@ -199,7 +199,7 @@ class ImageFile:
     checksum: str | None = None
     lasting: bool = False
 
-    def path(self, lake: Lake) -> LakePath:
+    def path(self, lake: LakeLayout) -> LakePath:
         """The file in a lake, on a disk or an object store."""
         return (lake.table(self.table) if self.table else lake.root) / self.name
 
@@ -219,7 +219,7 @@ class Image:
     definitions: Mapping[str, str]
 
 
-def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
+def lake_image(lake: LakeLayout, only: Collection[str] | None = None) -> Image:
     """The image of a lake as it is now.
 
     Args:
@@ -240,7 +240,7 @@ def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
     return Image(heads, (*files, *_below(lake.root, "topics"), *about), definitions)
 
 
-def definitions_of(lake: Lake) -> dict[str, str]:
+def definitions_of(lake: LakeLayout) -> dict[str, str]:
     """{file of a definition, or of the intent to replace one, relative to the lake: the CRC-32 of its content}."""
     found = {}
     for file in _below(lake.root, "catalog"):
@@ -250,7 +250,7 @@ def definitions_of(lake: Lake) -> dict[str, str]:
     return found
 
 
-def check_definitions(image: Image, lake: Lake) -> None:
+def check_definitions(image: Image, lake: LakeLayout) -> None:
     """Check, once the files were copied, that no definition has changed since the image was begun.
 
     One that was replaced is not that of the rows in the image. Others may have been added.
@@ -271,7 +271,7 @@ def _below(root: LakePath, folder: str) -> Iterator[ImageFile]:
     return (ImageFile("", f"{folder}/{name}", size) for name, size in sorted(sizes_below(root / folder).items()))
 
 
-def _topics_kind(lake: Lake) -> Iterator[ImageFile]:
+def _topics_kind(lake: LakeLayout) -> Iterator[ImageFile]:
     """The file that says whether the topics are Kafka's: without it a missing setting would mean the local log."""
     with suppress(FileNotFoundError):
         yield ImageFile("", lake.topics_kind.name, len(lake.topics_kind.read_bytes()))

@@ -22,13 +22,13 @@ from strandline.state_store.digest import Digest
 from strandline.state_store.errors import BackupBroken, LakeNotEmpty
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import sizes_below, within
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.model.report import Steps
-    from strandline.jobs.operate.backup.image import Manifest, Stored
+    from strandline.jobs.operate.backup.image import BackupFile, Manifest
     from strandline.state_store.paths import LakePath
 
 _MARK: Final = "restoring.json"
@@ -45,7 +45,7 @@ class RestorePlan:
     source: LakePath
     target: LakePath
     manifest: Manifest
-    missing: tuple[Stored, ...]
+    missing: tuple[BackupFile, ...]
 
     def __str__(self) -> str:
         size = sum(file.size for file in self.missing)
@@ -119,7 +119,7 @@ def execute_restore(plan: RestorePlan, steps: Steps = UNWATCHED) -> RestoreResul
         DiskFailed, StorageDenied, StorageUnavailable: the target cannot be written.
     """
     began = time.monotonic()
-    lake = Lake(plan.target)
+    lake = LakeLayout(plan.target)
     make_folder(plan.target)
     replace(plan.target / _MARK, json.dumps(_mark(plan.source, plan.manifest)).encode())
     for number, file in enumerate(plan.missing, 1):
@@ -150,7 +150,7 @@ def execute_restore(plan: RestorePlan, steps: Steps = UNWATCHED) -> RestoreResul
     )
 
 
-def _checked(lake: Lake, table: str, manifest: Manifest) -> int:
+def _checked(lake: LakeLayout, table: str, manifest: Manifest) -> int:
     """The rows of a restored table, which must have the digest that was backed up."""
     state = manifest.tables[table]
     path = lake.table(table)
@@ -183,7 +183,7 @@ def _done(target: LakePath, source: LakePath, manifest: Manifest) -> set[tuple[s
             where=str(target),
             hint="name an empty folder; to restore over a lake, move it away first",
         )
-    lake = Lake(target)
+    lake = LakeLayout(target)
     return {file.key for file in manifest.files if there.get(within(file.of_lake(lake), target)) == file.size}
 
 

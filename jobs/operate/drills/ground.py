@@ -29,7 +29,7 @@ from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.files import remove_file
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
@@ -102,14 +102,14 @@ class Ground:
 
     settings: Settings
     folder: Path
-    live: Lake
+    live: LakeLayout
     view: str
     backup: LakePath | None = None
 
     @property
-    def lake(self) -> Lake:
+    def lake(self) -> LakeLayout:
         """The copy."""
-        return Lake(self.settings.lake)
+        return LakeLayout(self.settings.lake)
 
     @property
     def path(self) -> Path:
@@ -164,7 +164,7 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
         UnknownName: there is no such view.
         CorruptState, ForeignWrite, VersionGone, InputReplaced: a table's log is broken.
     """
-    live = Lake(settings.lake)
+    live = LakeLayout(settings.lake)
     catalog = Catalog(live)
     if catalog.find(view) is None:
         raise UnknownName.among("table or view", view, [each.name for each in catalog.definitions()])
@@ -173,12 +173,12 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
     return Ground(local, folder, live, view, backup)
 
 
-def copy_tables(live: Lake, names: Collection[str], folder: Path) -> Lake:
+def copy_tables(live: LakeLayout, names: Collection[str], folder: Path) -> LakeLayout:
     """Copy some tables of a lake, with all definitions, to `<folder>/lake`, which is not there yet.
 
     Raises: as `copied`, but for the view.
     """
-    copy = Lake(folder / "lake")
+    copy = LakeLayout(folder / "lake")
     image = lake_image(live, names)
     for file in image.files:
         _copy(file, live, copy)
@@ -186,7 +186,7 @@ def copy_tables(live: Lake, names: Collection[str], folder: Path) -> Lake:
     return copy
 
 
-def _copy(file: ImageFile, live: Lake, copy: Lake) -> None:
+def _copy(file: ImageFile, live: LakeLayout, copy: LakeLayout) -> None:
     source, target = file.path(live), file.path(copy)
     assert isinstance(target, Path), "a copy lies on this machine's disk"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
     """
     library = Library(catalog.functions.values(), settings.functions.modules)
     with DuckDBEngine(*settings.kernel_size) as duckdb_engine:
-        context = RunContext(None, Lake(settings.lake), f"drill/{os.getpid()}", library, duckdb_engine, "duckdb")
+        context = RunContext(None, LakeLayout(settings.lake), f"drill/{os.getpid()}", library, duckdb_engine, "duckdb")
         done = refresh_all(context, levels(view, catalog), frozenset())
     for error in done.failures.values():
         if isinstance(error, EngineRefused):

@@ -19,7 +19,7 @@ from strandline.state_store.paths import files_in
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _FORMAT: Final = 1
 
@@ -55,7 +55,7 @@ class DrillResult:
         return asdict(self)
 
 
-def record(lake: Lake, results: Sequence[DrillResult]) -> None:
+def record(lake: LakeLayout, results: Sequence[DrillResult]) -> None:
     """Add the results of one run to the history.
 
     Raises:
@@ -69,7 +69,7 @@ def record(lake: Lake, results: Sequence[DrillResult]) -> None:
     replace(lake.drills / name, json.dumps(body).encode())
 
 
-def history(lake: Lake) -> list[DrillResult]:
+def history(lake: LakeLayout) -> list[DrillResult]:
     """All results, the oldest first.
 
     Raises:

@@ -23,7 +23,7 @@ from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.files import discard_folder, remove_file
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import files_in
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.operate.drills.ground import Ground
     from strandline.state_store.paths import LakePath
-    from strandline.state_store.replicas.follow import Progress
+    from strandline.state_store.replicas.follow import RestoreProgress
 
 
 # Drill: the change feed has a gap where a reader stands. Found, it is healed by a snapshot; it is never read over.
@@ -65,7 +65,7 @@ def rehearse_feed_gap(ground: Ground) -> Recovery:
     # Without it the head could not be read either: the log would have no beginning.
     make_checkpoint(ground.path, table.version)
     remove_file(log.commit_file(ground.path, then + 1))
-    restores: list[Progress] = []
+    restores: list[RestoreProgress] = []
     began = time.monotonic()
     at = Follower(ground.path, replica, "drill", restores.append).catch_up()
     seconds = time.monotonic() - began
@@ -101,7 +101,7 @@ def rehearse_from_backup(ground: Ground) -> Recovery:
         raise DrillNotApplicable(sentence("the backup is older than '{}'", Name(ground.view)))
     done = execute_restore(plan)
     seconds = time.monotonic() - began
-    restored = Lake(plan.target).table(ground.view)
+    restored = LakeLayout(plan.target).table(ground.view)
     version, state = done.tables[ground.view], plan.manifest.tables[ground.view]
     rows, now = reader.read_rows(restored, version), reader.head(ground.path)
     assert now is not None, "the copy has what the lake had"

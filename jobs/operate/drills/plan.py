@@ -9,7 +9,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.operate.drills.closure import drillable
 from strandline.jobs.operate.drills.scenarios import chosen
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def plan_drills(
     Raises:
         UnknownName: there is no such view or scenario.
     """
-    catalog = Catalog(Lake(settings.lake))
+    catalog = Catalog(LakeLayout(settings.lake))
     known = drillable(catalog)
     for view in views:
         if view not in known:

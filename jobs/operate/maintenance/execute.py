@@ -35,7 +35,7 @@ from strandline.state_store.delta.compaction import compact, plan_compaction
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict, StoreError, WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec
 from strandline.state_store.wording import Name, joined, sentence
 
@@ -160,7 +160,7 @@ def execute_maintenance(
         CorruptState, VersionGone: a file does not read back: nothing of its table was removed.
         DiskFailed: the disk is full or broken.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     forms = specs(Catalog(lake))
     results: list[TableResult] = []
     for pipeline, tables in groupby(sorted(plan.tables, key=_pipeline), _pipeline):
@@ -180,7 +180,7 @@ def _pipeline(table: TablePlan) -> str:
 
 
 @contextmanager
-def _writer(lake: Lake, pipeline: str) -> Iterator[str]:
+def _writer(lake: LakeLayout, pipeline: str) -> Iterator[str]:
     """The pipeline's writer's lock for the duration of the block, and nothing; or who holds it."""
     with ExitStack() as held:
         try:

@@ -19,7 +19,7 @@ from strandline.state_store.delta.cleanup import DAY_MS, plan_cleanup
 from strandline.state_store.delta.compaction import plan_compaction
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import StoreError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import Need, Retention
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def log_costs(settings: Settings) -> list[LogCost]:
     Raises:
         CorruptState: the catalog does not read.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     sources = [each for name in catalog.pipelines() for each in catalog.pipeline(name) if isinstance(each, Source)]
     found = []
@@ -112,7 +112,7 @@ def _oldest(body: Mapping[str, Any]) -> datetime | None:
 # reader's lease does. When it is dropped, or has caught up, it holds them no more.
 
 
-def needs_by_vector(lake: Lake, catalog: Catalog) -> dict[str, list[Need]]:
+def needs_by_vector(lake: LakeLayout, catalog: Catalog) -> dict[str, list[Need]]:
     """{table: the versions of it that other tables' vectors name}.
 
     Raises:
@@ -287,7 +287,7 @@ def plan_maintenance(
         LeaseHeld: `before` is above a version that a reader has leased.
         CorruptState, VersionGone, ForeignWrite: a table is broken: verify it first.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
     chosen = subjects(names, catalog, lake)
     vectors = needs_by_vector(lake, catalog)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ingest.logs.log import Log
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 _NEVER: Final = -1
@@ -42,7 +42,7 @@ class Waiting:
         log: the topics.
     """
 
-    def __init__(self, catalog: Catalog, lake: Lake, log: Log) -> None:
+    def __init__(self, catalog: Catalog, lake: LakeLayout, log: Log) -> None:
         self._catalog, self._lake, self._log = catalog, lake, log
         self._known: dict[str, int | None] = {}
 

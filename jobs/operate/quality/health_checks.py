@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.options import Severity
     from strandline.jobs.operate.quality.freshness import Waiting
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 HEALTH_CHECKS: Final = {
     "state": "The view goes on: it is neither damaged, nor stopped, nor held by a blocking expectation.",
@@ -50,7 +50,7 @@ class HealthChecks:
         now_ms: the moment, in milliseconds since the epoch.
     """
 
-    def __init__(self, catalog: Catalog, lake: Lake, waiting: Waiting, now_ms: int) -> None:
+    def __init__(self, catalog: Catalog, lake: LakeLayout, waiting: Waiting, now_ms: int) -> None:
         self._catalog, self._lake, self._waiting, self._now_ms = catalog, lake, waiting, now_ms
         self._hindrances = Hindrances(catalog.definitions(), lake)
         made = (self._state, self._freshness, self._dead_letters, self._late_rows)

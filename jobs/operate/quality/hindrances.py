@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 State = Literal["damaged", "stopped", "held"]
 
@@ -54,7 +54,7 @@ class Hindrances:
         definitions: every definition of the lake: what holds a view may stand in another pipeline.
     """
 
-    def __init__(self, definitions: Iterable[Definition], lake: Lake) -> None:
+    def __init__(self, definitions: Iterable[Definition], lake: LakeLayout) -> None:
         self._lake = lake
         self._relations: dict[str, Source | View] = {}
         self._fed: dict[str, list[str]] = {}

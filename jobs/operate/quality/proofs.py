@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Stage
     from strandline.jobs.operate.verify.findings import Check
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 PROOFS: Final = {
@@ -51,7 +51,7 @@ PROOFS: Final = {
 """{name of a check: what it says when it holds}; `storage` stands for all others of `verify`."""
 
 
-def prove(view: View, settings: Settings, catalog: Catalog, lake: Lake) -> list[Verdict]:
+def prove(view: View, settings: Settings, catalog: Catalog, lake: LakeLayout) -> list[Verdict]:
     """Make every proof of a view. A table without a commit has nothing to prove.
 
     Raises:
@@ -80,7 +80,7 @@ def _folded(name: str, checks: Sequence[Check]) -> Verdict:
     return Verdict(name, True, made[-1].what, numbers={"checks": len(made)})
 
 
-def _counts(view: View, catalog: Catalog, lake: Lake) -> Verdict:
+def _counts(view: View, catalog: Catalog, lake: LakeLayout) -> Verdict:
     """The visible counts: a negative one is an upstream fault, which the engine refuses to store."""
     try:
         names = _count_columns(plan(view, catalog).stages[-1])
@@ -115,7 +115,7 @@ _SAMPLES: Final = 10
 """Rows to look at, as many as Great Expectations gives of those that fail."""
 
 
-def with_quarantine(verdict: Verdict, lake: Lake, view: str, expectation: Expectation) -> Verdict:
+def with_quarantine(verdict: Verdict, lake: LakeLayout, view: str, expectation: Expectation) -> Verdict:
     """The verdict of an expectation, with the number of the rows that it keeps out of the view, and some of them.
 
     Raises:
@@ -134,7 +134,7 @@ def with_quarantine(verdict: Verdict, lake: Lake, view: str, expectation: Expect
     )
 
 
-def _kept_out(lake: Lake, view: str, expectation: Expectation) -> Sequence[str]:
+def _kept_out(lake: LakeLayout, view: str, expectation: Expectation) -> Sequence[str]:
     path = lake.table(tables.dead_letters(view))
     if reader.head(path) is None:
         return ()

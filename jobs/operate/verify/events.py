@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.opened import Opened
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 _Offsets = dict[int, Any]
 """{partition: its offsets, sorted, as an array of int64}"""
 
 
-def check_offsets(table: Opened, source: Source, lake: Lake, log: Log, *, dense: bool) -> Outcome:
+def check_offsets(table: Opened, source: Source, lake: LakeLayout, log: Log, *, dense: bool) -> Outcome:
     """No offset stands twice, and none at or above the recorded one; with `dense` none is missing below it.
 
     Args:
@@ -96,7 +96,7 @@ def _offsets(path: LakePath, version: int) -> _Offsets:
     return {int(each): np.sort(offsets[partitions == each]) for each in chosen}
 
 
-def _aside(source: Source, lake: Lake, recorded: Mapping[int, int]) -> _Offsets:
+def _aside(source: Source, lake: LakeLayout, recorded: Mapping[int, int]) -> _Offsets:
     """The dead letters below the event log's offsets: they are written first, so a kill may leave some above."""
     path = lake.table(tables.dead_letters(source.name))
     head = reader.head(path)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.state_store.delta.entry import Action
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
 _FILE = ("size", "stats", "tags", "deletionVector")
 _TABLE = ("id", "schemaString", "configuration", "partitionColumns")
 
 
-def check_log(lake: Lake, table: str) -> Outcome:
+def check_log(lake: LakeLayout, table: str) -> Outcome:
     """Every commit kept reads: its checksum, its record, its table; none is missing, none is another tool's that
     changed rows, unless the table was rebuilt since.
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.state_store.commits import TableVersion, Trimmed
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 class InputUnreadable(Exception):
     """An input cannot be read as it was: nothing can be said of what was computed from it. Verify the input."""
 
 
-def versions(vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake) -> dict[str, int]:
+def versions(vector: Mapping[str, TableVersion], names: Collection[str], lake: LakeLayout) -> dict[str, int]:
     """{input: the version of it that the rows reflect}, an inner stage standing for what it reads.
 
     Args:
@@ -40,7 +40,7 @@ def versions(vector: Mapping[str, TableVersion], names: Collection[str], lake: L
     return found
 
 
-def input_rows(name: str, version: int, lake: Lake, columns: Collection[str] = (), *, state: bool) -> pa.Table:
+def input_rows(name: str, version: int, lake: LakeLayout, columns: Collection[str] = (), *, state: bool) -> pa.Table:
     """The visible columns of an input at one version, and `__state` if it is asked for.
 
     Args:
@@ -60,7 +60,7 @@ def input_rows(name: str, version: int, lake: Lake, columns: Collection[str] = (
         ) from error
 
 
-def _flat(vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake) -> dict[str, int]:
+def _flat(vector: Mapping[str, TableVersion], names: Collection[str], lake: LakeLayout) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, at in vector.items():
         said = {name: at.version} if name in names else _flat(_vector(name, at.version, lake), names, lake)
@@ -69,7 +69,7 @@ def _flat(vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake
     return found
 
 
-def _vector(name: str, version: int, lake: Lake) -> Mapping[str, TableVersion]:
+def _vector(name: str, version: int, lake: LakeLayout) -> Mapping[str, TableVersion]:
     try:
         return reader.record_at(lake.table(name), version).vector
     except StoreError as error:
@@ -110,7 +110,7 @@ class BegunLater(Exception):
 
 
 def check_begun(
-    since: Mapping[str, int], vector: Mapping[str, TableVersion], at: Mapping[str, int], lake: Lake
+    since: Mapping[str, int], vector: Mapping[str, TableVersion], at: Mapping[str, int], lake: LakeLayout
 ) -> None:
     """Check that every input still has the events that the rows were computed from.
 
@@ -133,7 +133,7 @@ def check_begun(
 
 
 def _begun(
-    since: Mapping[str, int], vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake
+    since: Mapping[str, int], vector: Mapping[str, TableVersion], names: Collection[str], lake: LakeLayout
 ) -> Iterator[tuple[str, int]]:
     """(input, how many of its events were gone when the rows were computed from it), also by way of inner stages."""
     for name, at in vector.items():

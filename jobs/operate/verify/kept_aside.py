@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.run.schedule import RefreshUnit
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 # The JSON of other types is spelled by the engine that wrote the row.
 _SPELLED_ALIKE = (BaseType.INT, BaseType.BIGINT, BaseType.VARCHAR, BaseType.BOOLEAN)
 
 
-def check_dead_letters(table: Opened, catalog: Catalog, lake: Lake, functions: Library) -> Outcome:
+def check_dead_letters(table: Opened, catalog: Catalog, lake: LakeLayout, functions: Library) -> Outcome:
     """The rows kept aside are those of the inputs that fail, each with its reason.
 
     Args:
@@ -86,7 +86,7 @@ def _stage_of(letters: str, definition: Source | View, catalog: Catalog) -> tupl
     return None
 
 
-def _computed(stage: MapStage, prefix: str, table: Opened, lake: Lake, functions: Library) -> pa.Table:
+def _computed(stage: MapStage, prefix: str, table: Opened, lake: LakeLayout, functions: Library) -> pa.Table:
     """The rows that fail, and why.
 
     Raises:

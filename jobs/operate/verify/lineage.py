@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.verify.opened import Opened
     from strandline.jobs.operate.verify.subjects import Subject
     from strandline.state_store.commits import TableVersion
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 PUT_BACK: Final = "its rows were put back from its changelog topic"
@@ -50,7 +50,7 @@ def check_definition(table: Opened) -> Outcome:
     return passed(f"fingerprint {found}" if found else "rows that carry no fingerprint")
 
 
-def check_vector(table: Opened, lake: Lake) -> Outcome:
+def check_vector(table: Opened, lake: LakeLayout) -> Outcome:
     """Each entry of the vector is a commit that its input has, and the same one."""
     if was_put_back(table):
         return skipped(PUT_BACK)
@@ -67,7 +67,7 @@ def check_vector(table: Opened, lake: Lake) -> Outcome:
     return passed(counted(len(table.record.vector), "input"))
 
 
-def _check_input(name: str, at: TableVersion, lake: Lake) -> Outcome | None:
+def _check_input(name: str, at: TableVersion, lake: LakeLayout) -> Outcome | None:
     """What is wrong with one entry; None when nothing is."""
     path = lake.table(name)
     try:

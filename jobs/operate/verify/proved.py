@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.definitions import View
     from strandline.jobs.operate.verify.findings import Check
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline")
 
@@ -46,7 +46,7 @@ class Proof:
     why: str = ""
 
 
-def note_proofs(lake: Lake, views: Iterable[View], checks: Iterable[Check], now_ms: int) -> None:
+def note_proofs(lake: LakeLayout, views: Iterable[View], checks: Iterable[Check], now_ms: int) -> None:
     """Note what deep checks came to, of the views whose SQL was computed again."""
     by_table: dict[str, list[Check]] = {}
     for each in checks:
@@ -62,7 +62,7 @@ def note_proofs(lake: Lake, views: Iterable[View], checks: Iterable[Check], now_
                 log.warning("the proof of '%s' is not kept in the lake: %s", view.name, error.message)
 
 
-def _note(lake: Lake, view: str, now_ms: int, wrong: str) -> None:
+def _note(lake: LakeLayout, view: str, now_ms: int, wrong: str) -> None:
     version = -1
     with suppress(StoreError):  # what is broken has no version
         head = reader.head(lake.table(view))
@@ -72,7 +72,7 @@ def _note(lake: Lake, view: str, now_ms: int, wrong: str) -> None:
     files.replace(path, json.dumps({"format": _FORMAT, **asdict(Proof(now_ms, version, not wrong, wrong))}).encode())
 
 
-def last_proof(lake: Lake, view: str) -> Proof | None:
+def last_proof(lake: LakeLayout, view: str) -> Proof | None:
     """The last proof of a view; None where there is none, or it does not read back."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(lake.proof(view).read_bytes())

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.verify.subjects import Subject
     from strandline.jobs.query.recompute.text import Fate
     from strandline.state_store.commits import TableVersion, Trimmed
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # The rows of a view that come from events which are still there, where retention has taken the first of them.
@@ -208,7 +208,7 @@ class PartRows:
 
 
 def check_recompute(
-    table: Opened, catalog: Catalog, lake: Lake, functions: Library, part: PartRows | None = None
+    table: Opened, catalog: Catalog, lake: LakeLayout, functions: Library, part: PartRows | None = None
 ) -> Outcome:
     """The rows equal those of the definition's SQL.
 
@@ -242,7 +242,7 @@ def check_recompute(
     return _compared(table, definition, computed, part)
 
 
-def _compared_kept(table: Opened, catalog: Catalog, lake: Lake, functions: Library, later: BegunLater) -> Outcome:
+def _compared_kept(table: Opened, catalog: Catalog, lake: LakeLayout, functions: Library, later: BegunLater) -> Outcome:
     """What can be said where an input begins later than the rows: those of events that are left, if they are known."""
     definition = table.subject.definition
     assert definition is not None
@@ -268,7 +268,7 @@ def _only(part: PartRows, each: Recomputed, definition: Source | View) -> Recomp
     return replace(each, sql=f"SELECT * FROM ({each.sql}) AS __part({names}) WHERE {part.condition}")
 
 
-def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library, *, whole: bool = True) -> pa.Table:
+def _computed(each: Recomputed, table: Opened, lake: LakeLayout, functions: Library, *, whole: bool = True) -> pa.Table:
     """The rows of one query.
 
     Args:

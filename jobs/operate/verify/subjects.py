@@ -13,7 +13,7 @@ from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import shared_tables
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import folders_in
 from strandline.state_store.wording import Name, sentence
 
@@ -66,7 +66,7 @@ class Subject:
         return entry.removeprefix(prefix)
 
 
-def subjects(names: Sequence[str], catalog: Catalog, lake: Lake) -> list[Subject]:
+def subjects(names: Sequence[str], catalog: Catalog, lake: LakeLayout) -> list[Subject]:
     """The tables of the named definitions, or the named tables; without names all that the lake has or should have.
 
     Raises:
@@ -86,7 +86,7 @@ def subjects(names: Sequence[str], catalog: Catalog, lake: Lake) -> list[Subject
     return [subject for subject in found if subject.owner in names or subject.table in names]
 
 
-def _all(definitions: Sequence[Definition], catalog: Catalog, lake: Lake) -> list[Subject]:
+def _all(definitions: Sequence[Definition], catalog: Catalog, lake: LakeLayout) -> list[Subject]:
     there = _there(lake)
     found: dict[str, Subject] = {}
     for definition in definitions:
@@ -106,18 +106,20 @@ def _all(definitions: Sequence[Definition], catalog: Catalog, lake: Lake) -> lis
     return list(found.values())
 
 
-def _there(lake: Lake) -> list[str]:
+def _there(lake: LakeLayout) -> list[str]:
     """The names of the tables that have a folder."""
     return sorted(name_of(path.name) for path in folders_in(lake.tables))
 
 
-def _going(lake: Lake, there: Sequence[str]) -> set[str]:
+def _going(lake: LakeLayout, there: Sequence[str]) -> set[str]:
     """The tables of drops that were begun: the next change of the catalog deletes them."""
     begun = drops.begun(lake)
     return {table for drop in begun for name in (drop.name, *drop.shared) for table in tables.owned_by(name, there)}
 
 
-def _of_definition(definition: Source | View, catalog: Catalog, lake: Lake, there: Sequence[str]) -> Iterator[Subject]:
+def _of_definition(
+    definition: Source | View, catalog: Catalog, lake: LakeLayout, there: Sequence[str]
+) -> Iterator[Subject]:
     name = definition.name
     fault, planned, shared = _planned(definition, catalog)
     queries = tuple(query.name for query in catalog.whole_queries(name))

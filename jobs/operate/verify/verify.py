@@ -33,7 +33,7 @@ from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
 from strandline.jobs.operate.verify.subjects import subjects
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StoreError, StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def verify(
     Raises:
         UnknownName: nothing has one of the names.
     """
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     verifier = _Verifier(settings, lake, Catalog(lake), open_log(settings, lake), deep)
     chosen = subjects(names, verifier.catalog, lake)
     found: list[Check] = []
@@ -118,7 +118,7 @@ def verify(
 class _Verifier:
     """The checks of one lake."""
 
-    def __init__(self, settings: Settings, lake: Lake, catalog: Catalog, log: Log, deep: bool) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog, log: Log, deep: bool) -> None:
         self.catalog = catalog
         self._lake, self._log, self._deep = lake, log, deep
         self._library = Library(catalog.functions.values(), settings.functions.modules)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from strandline.jobs.serve.terms import Limits
+from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.access.tokens import Tokens
 from strandline.state_store.errors import SettingsError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # A query over some ten million rows of two columns fits; two at once leave half of a small machine to everything else.
-QUERY_LIMITS = Limits(seconds=10.0, memory_bytes=512 << 20, rows=1_000_000, answer_bytes=64 << 20)
+QUERY_LIMITS = QueryLimits(seconds=10.0, memory_bytes=512 << 20, rows=1_000_000, answer_bytes=64 << 20)
 
 _LAST_PORT = 65_535
 
@@ -51,7 +51,7 @@ class ServerOptions:
     key: Path | None = None
     postgres_port: int | None = None
     postgres_clients: int = 100
-    limits: Limits = QUERY_LIMITS
+    limits: QueryLimits = QUERY_LIMITS
     allowed_hosts: tuple[str, ...] = ()
     queries: int = 2
     body_bytes: int = 8 << 20

@@ -69,7 +69,7 @@ row that went, where no key says which. `arrays`: the columns of those alone."""
 
 
 @dataclass(frozen=True)
-class Event:
+class PushedEvent:
     """One event: `change` or `row` of a snapshot, `progress`, `error`."""
 
     kind: str
@@ -82,7 +82,9 @@ class Event:
         return f"event: {self.kind}\nid: {self.place}\ndata: {self.data}\n\n".encode()
 
 
-def events_of(made: Subscription, duck: QueryEngine, changes: pa.Table, form: Form, first: Place) -> Iterator[Event]:
+def events_of(
+    made: Subscription, duck: QueryEngine, changes: pa.Table, form: Form, first: Place
+) -> Iterator[PushedEvent]:
     """The events of one version's changes, in an order that is the same at each look.
 
     Args:
@@ -90,17 +92,17 @@ def events_of(made: Subscription, duck: QueryEngine, changes: pa.Table, form: Fo
     """
     kind = "row" if first.snapshot else "change"
     for number, data in enumerate(_LINES[form](made, duck, changes), start=1):
-        yield Event(kind, replace(first, sent=number), data)
+        yield PushedEvent(kind, replace(first, sent=number), data)
 
 
-def progress(place: Place, **about: object) -> Event:
+def progress(place: Place, **about: object) -> PushedEvent:
     """All changes up to a version were sent."""
-    return Event("progress", place, to_json({"version": place.version, **about}))
+    return PushedEvent("progress", place, to_json({"version": place.version, **about}))
 
 
-def failed(place: Place, error: StrandlineError) -> Event:
+def failed(place: Place, error: StrandlineError) -> PushedEvent:
     """The end of a subscription, and why."""
-    return Event("error", place, to_json({**error.attrs(), "where": None, "last_event_id": str(place)}))
+    return PushedEvent("error", place, to_json({**error.attrs(), "where": None, "last_event_id": str(place)}))
 
 
 def _weights(made: Subscription, duck: QueryEngine, changes: pa.Table) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, SlowReader
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.subscription import subscription
-from strandline.jobs.server.changes.events import IDENTITY_LETTERS, Event, Form, Place, failed, progress
+from strandline.jobs.server.changes.events import IDENTITY_LETTERS, Form, Place, PushedEvent, failed, progress
 from strandline.jobs.server.changes.versions import VersionAsked
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import newest_version
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.server.changes.versions import VersionProcess
     from strandline.jobs.sql.syntax import Emit, Select
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 
 # One feed: the changes of one subscription's query, read and encoded once for all who subscribe to it.
@@ -57,14 +57,14 @@ class Member:
     """
 
     most: int
-    waiting: deque[tuple[int, list[Event]]] = field(default_factory=deque)
+    waiting: deque[tuple[int, list[PushedEvent]]] = field(default_factory=deque)
     events: int = 0
     dropped: bool = False
     closed: bool = False
     error: StrandlineError | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def offer(self, version: int, events: list[Event]) -> None:
+    def offer(self, version: int, events: list[PushedEvent]) -> None:
         """The events of one more version."""
         self.events += len(events)
         if self.events > self.most:
@@ -74,7 +74,7 @@ class Member:
             self.waiting.append((version, events))
         self.arrived.set()
 
-    def take(self) -> tuple[int, list[Event]] | None:
+    def take(self) -> tuple[int, list[PushedEvent]] | None:
         """The next version's events; None while there are none."""
         if not self.waiting:
             self.arrived.clear()
@@ -132,7 +132,7 @@ class Feed:
             member.closed = True
             member.arrived.set()
 
-    def events(self, place: Place) -> list[Event]:
+    def events(self, place: Place) -> list[PushedEvent]:
         """The events of the version after a place, or the rest of its own. Blocks; any thread may call it.
 
         Raises: as `VersionAsked.events`.
@@ -140,7 +140,7 @@ class Feed:
         with QueryEngine(self._functions) as duck:
             return self._events(duck, place)
 
-    def _events(self, duck: QueryEngine, place: Place) -> list[Event]:
+    def _events(self, duck: QueryEngine, place: Place) -> list[PushedEvent]:
         asked = VersionAsked(self.made, self.form, place, self.table)
         return asked.events(duck) if self._apart is None else self._apart.events(asked)
 
@@ -175,7 +175,7 @@ class Feed:
         except RuntimeError:
             self._stop.set()  # the loop has ended
 
-    def _deliver(self, version: int, events: list[Event]) -> None:
+    def _deliver(self, version: int, events: list[PushedEvent]) -> None:
         self.version = version
         for member in list(self.members):
             member.offer(version, events)
@@ -211,7 +211,7 @@ _REMEMBERED: Final = 256
 
 
 @dataclass(frozen=True)
-class Wish:
+class SubscriptionRequest:
     """What a subscriber wants.
 
     Attributes:
@@ -241,7 +241,7 @@ class Hub:
         apart: where the expressions of queries are computed; without it, in this process.
     """
 
-    def __init__(self, lake: Lake, most: int, backlog: int, apart: VersionProcess | None = None) -> None:
+    def __init__(self, lake: LakeLayout, most: int, backlog: int, apart: VersionProcess | None = None) -> None:
         self._lake = lake
         self._apart = apart
         self._most = most
@@ -266,13 +266,13 @@ class Hub:
         """Those that somebody subscribes to."""
         return list(self._feeds.values())
 
-    def subscribe(self, wish: Wish, catalog: Catalog, functions: Library) -> AsyncIterator[bytes]:
+    def subscribe(self, wish: SubscriptionRequest, catalog: Catalog, functions: Library) -> AsyncIterator[bytes]:
         """The events of a subscriber, as server-sent ones; arguments and errors as of `follow`."""
         return _sent(self.follow(wish, catalog, functions)[1])
 
     def follow(
-        self, wish: Wish, catalog: Catalog, functions: Library
-    ) -> tuple[Subscription, AsyncGenerator[Event | None]]:
+        self, wish: SubscriptionRequest, catalog: Catalog, functions: Library
+    ) -> tuple[Subscription, AsyncGenerator[PushedEvent | None]]:
         """What a subscriber's query shows, and its events; None where nothing has come for a while.
 
         Raises:
@@ -307,7 +307,7 @@ class Hub:
         for feed in self._feeds.values():
             feed.close()
 
-    def _subscription(self, wish: Wish, catalog: Catalog) -> Subscription:
+    def _subscription(self, wish: SubscriptionRequest, catalog: Catalog) -> Subscription:
         """What a query subscribes to, read once for all who ask it: a thousand clients that come back at once would
         hold up the event loop for seconds."""
         if catalog is not self._read_with or len(self._read) >= _REMEMBERED:
@@ -326,8 +326,8 @@ class Hub:
         return feed
 
     async def _events(
-        self, wish: Wish, made: Subscription, functions: Library, place: Place
-    ) -> AsyncGenerator[Event | None]:
+        self, wish: SubscriptionRequest, made: Subscription, functions: Library, place: Place
+    ) -> AsyncGenerator[PushedEvent | None]:
         if wish.limit == 0:
             self._forget_unused()
             return
@@ -366,7 +366,7 @@ class Hub:
         self._feeds = {name: feed for name, feed in self._feeds.items() if feed.members}
 
 
-def _refused(wish: Wish) -> StrandlineError | None:
+def _refused(wish: SubscriptionRequest) -> StrandlineError | None:
     """Why the subscriber may not read any more; None while it may."""
     try:
         wish.allowed()
@@ -375,7 +375,7 @@ def _refused(wish: Wish) -> StrandlineError | None:
     return None
 
 
-async def _sent(events: AsyncGenerator[Event | None]) -> AsyncIterator[bytes]:
+async def _sent(events: AsyncGenerator[PushedEvent | None]) -> AsyncIterator[bytes]:
     """The events as they are sent. When the subscriber goes, they are ended at once."""
     async with aclosing(events):
         async for event in events:
@@ -399,7 +399,7 @@ def _check(place: Place, feed: Feed) -> None:
             ) from error
 
 
-async def _followed(feed: Feed, member: Member, place: Place, upto: int) -> AsyncIterator[Event | None]:
+async def _followed(feed: Feed, member: Member, place: Place, upto: int) -> AsyncIterator[PushedEvent | None]:
     """What was there when the subscriber came, up to `upto`, then what comes; None when nothing does for a while."""
     try:
         while place.version < upto or place.sent is not None:
@@ -415,7 +415,7 @@ async def _followed(feed: Feed, member: Member, place: Place, upto: int) -> Asyn
         yield failed(place, error)
 
 
-async def _arriving(feed: Feed, member: Member) -> AsyncIterator[Event | None]:
+async def _arriving(feed: Feed, member: Member) -> AsyncIterator[PushedEvent | None]:
     """The member's events as they come, until the feed is closed.
 
     Raises:

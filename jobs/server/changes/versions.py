@@ -15,17 +15,17 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.terms import NO_LIMITS, Limits, Spent, Terms
+from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits, Terms
 from strandline.jobs.server.changes.events import Place, events_of
 from strandline.jobs.server.queries.pool import Queries
 from strandline.state_store.errors import VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.server.changes.events import Event, Form
+    from strandline.jobs.server.changes.events import Form, PushedEvent
 
 _TURN_SECONDS: Final = 60.0
 """A feed waits so long for its turn: others may each have a version to compute, which takes up to its limit of time."""
@@ -44,21 +44,21 @@ class VersionAsked:
     form: Form
     place: Place
     table: str
-    limits: Limits = NO_LIMITS
+    limits: QueryLimits = NO_LIMITS
 
     @property
     def terms(self) -> Terms:
         """What it may take."""
         return Terms(self.limits)
 
-    def answered(self, settings: Settings) -> list[Event]:
+    def answered(self, settings: Settings) -> list[PushedEvent]:
         """The events, computed in the process; errors as of `events`."""
-        catalog = Catalog(Lake(settings.lake))
+        catalog = Catalog(LakeLayout(settings.lake))
         functions = Library(catalog.functions.values(), settings.functions.modules)
-        with QueryEngine(functions, Spent(self.limits)) as duck:
+        with QueryEngine(functions, QueryBudget(self.limits)) as duck:
             return self.events(duck)
 
-    def events(self, duck: QueryEngine) -> list[Event]:
+    def events(self, duck: QueryEngine) -> list[PushedEvent]:
         """The events.
 
         Raises:
@@ -90,14 +90,14 @@ class VersionProcess:
         limits: of each version.
     """
 
-    def __init__(self, settings: Settings, limits: Limits) -> None:
+    def __init__(self, settings: Settings, limits: QueryLimits) -> None:
         self._settings = settings
         self._limits = limits
         self._lock = Lock()
         self._queries: Queries | None = None
         self._closed = False
 
-    def events(self, asked: VersionAsked) -> list[Event]:
+    def events(self, asked: VersionAsked) -> list[PushedEvent]:
         """The events that are asked for. Any thread may ask.
 
         Raises:

@@ -11,7 +11,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.pull import Answer
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.terms import Spent
+from strandline.jobs.serve.terms import QueryBudget
 from strandline.jobs.server.pg_catalog.contents import contents
 from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
 from strandline.jobs.server.pg_catalog.translate import CatalogQuery, catalog_query
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_catalog.contents import Caller
-    from strandline.jobs.server.pg_catalog.parts import Part
+    from strandline.jobs.server.pg_catalog.parts import CatalogStatement
 
 
 # The types of DuckDB's answers as the language's: a query over the system catalog may make types that no view has.
@@ -77,7 +77,7 @@ class SystemCatalog:
     """One query over the system catalog, and what it is answered from."""
 
     query: CatalogQuery
-    parts: tuple[Part, ...]
+    parts: tuple[CatalogStatement, ...]
     catalog: Catalog
 
     @classmethod
@@ -109,7 +109,7 @@ class SystemCatalog:
         functions = {part.name.partition(".")[2] for part in self.parts if part.name.startswith(f"{FUNCTIONS}.")}
         text = self.query.bound(values).duckdb(functions)
         rows = contents(self.catalog, token, caller)
-        with QueryEngine(Library((), ()), Spent(terms.limits)) as duck:
+        with QueryEngine(Library((), ()), QueryBudget(terms.limits)) as duck:
             for part in needed(self.parts, self.query.names(text)):
                 duck.define(part.sql)
                 filling = rows.get(part.name.partition(".")[2]) if part.name.startswith(f"{TABLES}.") else None

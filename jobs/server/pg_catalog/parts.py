@@ -27,7 +27,7 @@ _NAMED: Final = re.compile(rf"\b(?:{TABLES}|{FUNCTIONS}|{INFORMATION})\.\w+")
 
 
 @dataclass(frozen=True)
-class Part:
+class CatalogStatement:
     """One statement of the files.
 
     Attributes:
@@ -41,20 +41,20 @@ class Part:
 
 
 @cache
-def read_parts() -> tuple[Part, ...]:
+def read_parts() -> tuple[CatalogStatement, ...]:
     """All parts, each after what it needs."""
-    found: list[Part] = []
+    found: list[CatalogStatement] = []
     for file in _FILES:
         text = Path(__file__).with_name(file).read_text()
         begins = list(_BEGINNING.finditer(text))
         ends = [*(each.start() for each in begins[1:]), len(text)]
         for begin, end in zip(begins, ends, strict=True):
             sql = text[begin.start() : end]
-            found.append(Part(begin[2], sql, frozenset(_NAMED.findall(sql)) - {begin[2]}))
+            found.append(CatalogStatement(begin[2], sql, frozenset(_NAMED.findall(sql)) - {begin[2]}))
     return tuple(found)
 
 
-def needed(parts: Collection[Part], names: Collection[str]) -> list[Part]:
+def needed(parts: Collection[CatalogStatement], names: Collection[str]) -> list[CatalogStatement]:
     """The parts of these names with all that they need, in the order in which they are made."""
     by_name: dict[str, set[str]] = {}
     for part in parts:

@@ -24,7 +24,7 @@ from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from strandline.jobs.server.pg_catalog.parts import Part
+    from strandline.jobs.server.pg_catalog.parts import CatalogStatement
 
 
 # Casts and types of PostgreSQL in queries over the system catalog, as DuckDB's.
@@ -159,7 +159,7 @@ class CatalogQuery:
         return {f"{schema}.{name.lower()}" for schema, name in found}
 
 
-def catalog_query(text: str, parts: Collection[Part], relations: Collection[str]) -> CatalogQuery | None:
+def catalog_query(text: str, parts: Collection[CatalogStatement], relations: Collection[str]) -> CatalogQuery | None:
     """The query of a text; None when it is for the language: it reads a relation, or PostgreSQL's grammar has no such.
 
     Args:

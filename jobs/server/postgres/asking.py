@@ -15,7 +15,7 @@ from strandline.jobs.serve.terms import Terms
 from strandline.jobs.server.pg_catalog.contents import Caller
 from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
 from strandline.jobs.server.postgres.failures import state_of
-from strandline.jobs.server.postgres.question import Binding, Described, RowsAsked, TypesAsked
+from strandline.jobs.server.postgres.question import Described, RowsAsked, TypedQuestion, TypesAsked
 from strandline.jobs.server.queries.pool import Cancelling
 from strandline.state_store.errors import StrandlineError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_values.parameters import Parameter
-    from strandline.jobs.server.postgres.settings import Settings
+    from strandline.jobs.server.postgres.settings import SessionSettings
     from strandline.jobs.server.queries.worker import Answered, Question
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server
@@ -63,7 +63,7 @@ class Client:
     password: str
 
 
-Bindings = dict[tuple[str, tuple[int, ...]], "tuple[Catalog, Binding]"]
+Bindings = dict[tuple[str, tuple[int, ...]], "tuple[Catalog, TypedQuestion]"]
 """{a text and the oids that were given: the types of its parameters}, of all clients."""
 
 
@@ -82,7 +82,7 @@ class Asking:
             self._running.cancel()
 
     async def rows(
-        self, text: str, parameters: tuple[Parameter, ...], settings: Settings, pinned: Pinned | None = None
+        self, text: str, parameters: tuple[Parameter, ...], settings: SessionSettings, pinned: Pinned | None = None
     ) -> Answered | Keyed:
         """The rows of a SELECT, at the newest cut or at a pinned one. Raises StrandlineError."""
         token = self._token()
@@ -112,7 +112,7 @@ class Asking:
         """How far an answer is behind its topics; None where nobody knows."""
         return self._server.topics.lag(found.offsets)
 
-    async def types(self, text: str, oids: tuple[int, ...], settings: Settings) -> Described:
+    async def types(self, text: str, oids: tuple[int, ...], settings: SessionSettings) -> Described:
         """The types of a SELECT. Raises StrandlineError."""
         token = self._token()
         described = await self._described_by_key(text, oids, token)
@@ -155,14 +155,14 @@ class Asking:
         token.require("read", prepared.called, prepared.plan.relation.name)
         return Described(binding.oids, prepared.plan.names, prepared.plan.types)
 
-    async def _binding(self, text: str, oids: tuple[int, ...]) -> Binding | None:
+    async def _binding(self, text: str, oids: tuple[int, ...]) -> TypedQuestion | None:
         """The types of a text's parameters, found once for all that ask it; None where the text has mistakes."""
         kept, catalog = self._bindings, self._server.catalogued.catalog
         known = kept.get((text, oids))
         if known is not None and known[0] is catalog:
             return known[1]
         try:
-            found = await asyncio.to_thread(Binding.of, text, oids, catalog)
+            found = await asyncio.to_thread(TypedQuestion.of, text, oids, catalog)
         except StrandlineError:
             return None
         if len(kept) >= _KEPT_BINDINGS:
@@ -189,7 +189,7 @@ class Asking:
         if log.isEnabledFor(logging.INFO):
             log.info("query", extra={"route": _ROUTE, "status": state, "ms": round(seconds * 1000, 2)})
 
-    def _terms(self, settings: Settings) -> Terms:
+    def _terms(self, settings: SessionSettings) -> Terms:
         limits, wanted = self._server.options.limits, settings.timeout_seconds()
         if wanted is not None and (limits.seconds is None or wanted < limits.seconds):
             limits = replace(limits, seconds=wanted)
@@ -202,5 +202,5 @@ class Asking:
             message, hint = "the token is not valid any more", "`strandline token` makes one"
             raise Refusal(SqlState.NOT_AUTHENTICATED, message, hint=hint, fatal=True) from error
 
-    def _caller(self, settings: Settings) -> Caller:
+    def _caller(self, settings: SessionSettings) -> Caller:
         return Caller(self._client.database, self._client.user, settings.all())

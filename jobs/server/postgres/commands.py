@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Statement:
+class SessionStatement:
     """One statement.
 
     Attributes:
@@ -80,7 +80,7 @@ class Set:
 
 
 @dataclass(frozen=True)
-class Show:
+class ShowSetting:
     """SHOW of a setting; None: of all."""
 
     name: str | None
@@ -145,7 +145,7 @@ Command = (
     | Close
     | Deallocate
     | Set
-    | Show
+    | ShowSetting
     | Reset
     | Begin
     | Isolation

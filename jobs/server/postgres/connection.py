@@ -13,7 +13,7 @@ from strandline.jobs.server.pg_values.parameters import Parameter
 from strandline.jobs.server.pg_values.rows import data_rows, few_rows
 from strandline.jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, Refusal, SqlState, columns_of
 from strandline.jobs.server.postgres import messages
-from strandline.jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, Show, Statement
+from strandline.jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, SessionStatement, ShowSetting
 from strandline.jobs.server.postgres.failures import fields_of
 from strandline.jobs.server.postgres.messages import malformed, read_message
 from strandline.jobs.server.postgres.result import FewRows
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
     from strandline.jobs.server.postgres.messages import Payload
     from strandline.jobs.server.postgres.result import Result
-    from strandline.jobs.server.postgres.session import Session
+    from strandline.jobs.server.postgres.session import ClientSession
 
 _TERMINATE: Final = b"X"
 _QUERY: Final = b"Q"
 _SYNC: Final = b"S"
 _WARNING: Final = "01000"
 _SHOW: Final = "SHOW"
-_EMPTY: Final = Statement("", 0, Done(""))
-_WITH_ROWS: Final = (Query, Show, Fetch)
+_EMPTY: Final = SessionStatement("", 0, Done(""))
+_WITH_ROWS: Final = (Query, ShowSetting, Fetch)
 """The statements that may have rows; the others do nothing before they are executed."""
 
 
 class Connection:
     """One client after it was let in. `serve` is its whole life."""
 
-    def __init__(self, reader: StreamReader, writer: StreamWriter, session: Session, most_bytes: int) -> None:
+    def __init__(self, reader: StreamReader, writer: StreamWriter, session: ClientSession, most_bytes: int) -> None:
         self._reader = reader
         self._writer = writer
         self._session = session
@@ -201,7 +201,7 @@ class Connection:
             text, begin = command.query, begin + command.begin
         self._writer.write(messages.error(fields_of(error, text, begin)))
 
-    def _prepared(self, name: str) -> tuple[Statement, tuple[int, ...]]:
+    def _prepared(self, name: str) -> tuple[SessionStatement, tuple[int, ...]]:
         found = self._session.prepared.get(name)
         if found is None:
             raise Refusal(SqlState.UNKNOWN_STATEMENT, f"there is no prepared statement '{name}'")

@@ -21,8 +21,8 @@ from strandline.jobs.server.postgres.connection import Connection
 from strandline.jobs.server.postgres.failures import fields_of
 from strandline.jobs.server.postgres.messages import malformed, read_message, read_startup
 from strandline.jobs.server.postgres.result import Budget
-from strandline.jobs.server.postgres.session import Session
-from strandline.jobs.server.postgres.settings import Settings
+from strandline.jobs.server.postgres.session import ClientSession
+from strandline.jobs.server.postgres.settings import SessionSettings
 from strandline.state_store.errors import InternalError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ async def let_in(startup: Startup, check: Callable[[str], None] | None) -> Clien
     return Client(startup.user, startup.database, password)
 
 
-def greet(writer: StreamWriter, settings: Settings, process: int, secret: bytes) -> None:
+def greet(writer: StreamWriter, settings: SessionSettings, process: int, secret: bytes) -> None:
     """Tell a client that was let in what it must know."""
     writer.write(messages.AUTHENTICATED)
     for name, value in settings.told().items():
@@ -185,7 +185,7 @@ _WELCOME_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class _Client:
-    session: Session
+    session: ClientSession
     secret: bytes
 
 
@@ -239,8 +239,10 @@ class Listener:
             if len(self._clients) >= self._server.options.postgres_clients:
                 message = "as many clients are connected as the server takes"
                 raise Refusal(SqlState.TOO_MANY_CONNECTIONS, message, hint="close connections", fatal=True)
-            settings = Settings(client.user, startup.settings)
-            await self._serve(startup, Session(Asking(self._server, client, self._bindings), settings, self._budget))
+            settings = SessionSettings(client.user, startup.settings)
+            await self._serve(
+                startup, ClientSession(Asking(self._server, client, self._bindings), settings, self._budget)
+            )
         except Refusal as error:
             await _tell(startup.writer if startup else writer, fields_of(error, "", 0))
         except Exception as error:
@@ -253,7 +255,7 @@ class Listener:
             if startup is not None:
                 startup.writer.close()
 
-    async def _serve(self, startup: Startup, session: Session) -> None:
+    async def _serve(self, startup: Startup, session: ClientSession) -> None:
         process, secret = next(self._processes), new_secret()
         self._clients[process] = _Client(session, secret)
         try:

@@ -22,11 +22,11 @@ from strandline.jobs.server.pg_values.parameters import sql_of_value
 from strandline.jobs.server.pg_values.wire_types import UNSPECIFIED, Refusal, SqlState, oids_of, sent_type, told_oids
 from strandline.jobs.server.postgres.failures import line_and_column, place_of
 from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
-from strandline.jobs.server.queries.worker import Answered, Asked, answered, columns
+from strandline.jobs.server.queries.worker import Answered, QueryRequest, answered, columns
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.types_text import type_of
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -132,7 +132,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Binding:
+class TypedQuestion:
     """A text whose parameters have types, but no values yet.
 
     Attributes:
@@ -147,7 +147,7 @@ class Binding:
     arrays: frozenset[int]
 
     @classmethod
-    def of(cls, text: str, given: tuple[int, ...], catalog: Catalog) -> Binding:
+    def of(cls, text: str, given: tuple[int, ...], catalog: Catalog) -> TypedQuestion:
         """The types of a text's parameters. Raises SqlSyntaxError: a quote or comment is not closed."""
         places = tuple(spots(text))
         types = parameter_types(text, places, given, catalog)
@@ -207,15 +207,15 @@ class RowsAsked:
         Raises:
             StrandlineError: as of `jobs.server.queries.worker.answered`; Refusal: a parameter is no value of its type.
         """
-        catalog = Catalog(Lake(settings.lake))
+        catalog = Catalog(LakeLayout(settings.lake))
         given = tuple(each.oid for each in self.parameters)
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
             oids = system.parameter_oids(given)
             values = _values(self.parameters, oids, [sent_type(oid) or t.VARCHAR for oid in oids])
             return system.answer(values, self.terms, self.token, self.caller)
-        made = Binding.of(self.text, given, catalog).with_values(self.parameters)
-        asked = Asked(made.text, self.terms, self.token, "arrow")
+        made = TypedQuestion.of(self.text, given, catalog).with_values(self.parameters)
+        asked = QueryRequest(made.text, self.terms, self.token, "arrow")
         return _placed(made, self.text, lambda: answered(asked, catalog, settings))
 
 
@@ -231,17 +231,17 @@ class TypesAsked:
 
     def answered(self, settings: Settings) -> Described:
         """The types. Errors as of `RowsAsked.answered`."""
-        catalog = Catalog(Lake(settings.lake))
+        catalog = Catalog(LakeLayout(settings.lake))
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
             oids = system.parameter_oids(self.oids)
             values = [sql_of_value(None, sent_type(oid) or t.VARCHAR) for oid in oids]
             found = system.answer(values, self.terms, self.token, self.caller)
             return Described(oids, found.names, found.types)
-        binding = Binding.of(self.text, self.oids, catalog)
+        binding = TypedQuestion.of(self.text, self.oids, catalog)
         made = binding.with_each(partial(sql_of_value, None))
-        asked = Asked(made.text, self.terms, self.token, "arrow")
-        names, kinds = _placed(made, self.text, lambda: columns(asked, catalog, Lake(settings.lake)))
+        asked = QueryRequest(made.text, self.terms, self.token, "arrow")
+        names, kinds = _placed(made, self.text, lambda: columns(asked, catalog, LakeLayout(settings.lake)))
         return Described(binding.oids, names, kinds)
 
 

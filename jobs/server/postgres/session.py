@@ -25,9 +25,9 @@ from strandline.jobs.server.postgres.commands import (
     Query,
     Reset,
     Savepoint,
+    SessionStatement,
     Set,
-    Show,
-    Statement,
+    ShowSetting,
 )
 from strandline.jobs.server.postgres.question import Described
 from strandline.jobs.server.postgres.result import FewRows, Result
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strandline.jobs.server.pg_values.parameters import Parameter
     from strandline.jobs.server.postgres.asking import Asking
     from strandline.jobs.server.postgres.result import Budget
-    from strandline.jobs.server.postgres.settings import Settings
+    from strandline.jobs.server.postgres.settings import SessionSettings
 
 Values = tuple["Parameter", ...]
 
@@ -58,21 +58,21 @@ class Portal:
         hold: it outlives the transaction.
     """
 
-    statement: Statement
+    statement: SessionStatement
     parameters: Values = ()
     formats: tuple[int, ...] = ()
     result: Result | None = None
     hold: bool = False
 
 
-class Session:
+class ClientSession:
     """The state of one client's session."""
 
-    def __init__(self, asking: Asking, settings: Settings, budget: Budget) -> None:
+    def __init__(self, asking: Asking, settings: SessionSettings, budget: Budget) -> None:
         self.settings = settings
         self.status = IDLE
         self.portals: dict[str, Portal] = {}
-        self.prepared: dict[str, tuple[Statement, tuple[int, ...]]] = {}
+        self.prepared: dict[str, tuple[SessionStatement, tuple[int, ...]]] = {}
         self._savepoints: list[str] = []
         self._cut: Pinned | None = None
         self._queried = False
@@ -112,7 +112,7 @@ class Session:
             portal.result = await self.run(portal.statement, portal.parameters)
         return portal.result
 
-    async def run(self, statement: Statement, parameters: Values = ()) -> Result:
+    async def run(self, statement: SessionStatement, parameters: Values = ()) -> Result:
         """Run a statement.
 
         Raises:
@@ -139,12 +139,12 @@ class Session:
             case _:
                 return self._set(statement)
 
-    async def describe(self, statement: Statement, oids: tuple[int, ...]) -> Described | None:
+    async def describe(self, statement: SessionStatement, oids: tuple[int, ...]) -> Described | None:
         """What a statement takes and gives; None when it has no rows that are known before it runs."""
         match statement.command:
             case Query():
                 return await self._asking.types(statement.text, oids, self.settings)
-            case Show():
+            case ShowSetting():
                 result = await self.run(statement)
             case Fetch(name):
                 result = await self._cursor(name)
@@ -169,7 +169,7 @@ class Session:
             result.told[VERSIONS] = told
         return result.held(len(found.body), self._budget)
 
-    async def _declare(self, statement: Statement, parameters: Values) -> Result:
+    async def _declare(self, statement: SessionStatement, parameters: Values) -> Result:
         command = statement.command
         assert isinstance(command, Declare)
         if self.status == IDLE and not command.hold:
@@ -257,7 +257,7 @@ class Session:
         self.status = IN_TRANSACTION
         return Result("ROLLBACK")
 
-    def _set(self, statement: Statement) -> Result:
+    def _set(self, statement: SessionStatement) -> Result:
         match statement.command:
             case Set(name, value):
                 warning = self.settings.set(name, value)
@@ -265,7 +265,7 @@ class Session:
             case Reset(name):
                 self.settings.reset(name)
                 return Result("RESET")
-            case Show(name):
+            case ShowSetting(name):
                 return self._show(name)
             case Close(name):
                 return self._close(name)

@@ -89,7 +89,7 @@ _MILLISECONDS: Final = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|min|h|d|)")
 
 
-class Settings:
+class SessionSettings:
     """The settings of one session.
 
     Args:

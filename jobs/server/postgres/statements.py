@@ -29,9 +29,9 @@ from strandline.jobs.server.postgres.commands import (
     Query,
     Reset,
     Savepoint,
+    SessionStatement,
     Set,
-    Show,
-    Statement,
+    ShowSetting,
 )
 
 # The statement COPY … TO STDOUT: what is copied, and in which form.
@@ -155,13 +155,13 @@ _WRITES: Final = re.compile(
 _QUERIES: Final = frozenset(("SELECT", "WITH", "VALUES", "TABLE", "EXPLAIN"))
 
 
-def statements(text: str) -> list[Statement]:
+def statements(text: str) -> list[SessionStatement]:
     """The statements of a text, without empty ones.
 
     Raises:
         Refusal: one of them is none that is taken.
     """
-    found: list[Statement] = []
+    found: list[SessionStatement] = []
     begin = 0
     ends = [piece.start() for piece in _PIECE.finditer(text) if piece[0] == ";"]
     for end in (*ends, len(text)):
@@ -169,7 +169,7 @@ def statements(text: str) -> list[Statement]:
         first = comments.end() if comments else begin
         part = text[first:end].rstrip()
         if part:
-            found.append(Statement(part, first, _command(part, first)))
+            found.append(SessionStatement(part, first, _command(part, first)))
         begin = end + 1
     return found
 
@@ -266,7 +266,7 @@ _COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Command]
     ),
     (
         _pattern(rf"SHOW (TRANSACTION ISOLATION LEVEL|TIME ZONE|{_NAME})"),
-        lambda found: Show(_named(re.sub(r"\s+", " ", found[1]))),
+        lambda found: ShowSetting(_named(re.sub(r"\s+", " ", found[1]))),
     ),
     (_pattern(rf"RESET {_NAME}"), lambda found: Reset(_named(found[1]))),
     (_pattern(r"DISCARD (?:ALL|PLANS|SEQUENCES|TEMP|TEMPORARY)"), lambda found: Done("DISCARD ALL")),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.serve.errors import Busy, Cancelled, TimeLimit, TooLarge
 from strandline.jobs.serve.terms import Terms
-from strandline.jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve
+from strandline.jobs.server.queries.worker import Answered, Failed, Form, QueryRequest, Question, serve
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.consistent_snapshot import Pinned
-    from strandline.jobs.serve.terms import Least, Limits
+    from strandline.jobs.serve.terms import Least, QueryLimits
     from strandline.jobs.server.access.tokens import Token
 
 
@@ -88,7 +88,7 @@ _START_SECONDS: Final = 60.0
 class _Process:
     """One process and the pipe to it."""
 
-    def __init__(self, settings: Settings, limits: Limits) -> None:
+    def __init__(self, settings: Settings, limits: QueryLimits) -> None:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         self._pipe: Connection = ours
@@ -137,7 +137,7 @@ class Queries:
             next query waits for as long as that takes.
     """
 
-    def __init__(self, settings: Settings, limits: Limits, processes: int, spares: int = 0) -> None:
+    def __init__(self, settings: Settings, limits: QueryLimits, processes: int, spares: int = 0) -> None:
         self._settings = settings
         self._limits = limits
         self._processes = processes
@@ -166,7 +166,7 @@ class Queries:
             NotYet: it does not reflect that yet; otherwise as `answer`.
         """
         unnamed: Unnamed = "ksql" if form == "ksql" else "postgres"
-        return self.answer(Asked(text, Terms(self._limits, at_least or {}, unnamed, pinned), token, form))
+        return self.answer(QueryRequest(text, Terms(self._limits, at_least or {}, unnamed, pinned), token, form))
 
     def answer(
         self, question: Question[A], cancelling: Cancelling | None = None, *, patience: float = _WAIT_SECONDS

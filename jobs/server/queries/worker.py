@@ -31,7 +31,7 @@ from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Explain, Select
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.python_values import python_values
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Question(Protocol[A_co]):
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryRequest:
     """One query, as it is sent to the process. `token` is whose it is, `form` that of the answer's body."""
 
     text: str
@@ -89,7 +89,7 @@ class Asked:
 
     def answered(self, settings: Settings) -> Answered:
         """The answer; errors as of `answered`."""
-        return answered(self, Catalog(Lake(settings.lake)), settings)
+        return answered(self, Catalog(LakeLayout(settings.lake)), settings)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def load() -> None:
         import_module(name)
 
 
-def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
+def answered(asked: QueryRequest, catalog: Catalog, settings: Settings) -> Answered:
     """The answer to one query, over the definitions as they were read.
 
     Raises:
@@ -173,13 +173,13 @@ def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
         if isinstance(statement, Explain):
             return _explained(statement, catalog, asked.form)
         functions = Library(catalog.functions.values(), settings.functions.modules)
-        found = answer(statement, catalog, Lake(settings.lake), functions, asked.terms)
+        found = answer(statement, catalog, LakeLayout(settings.lake), functions, asked.terms)
     body, cut = _BODIES[asked.form](found), found.cut
     versions = {catalog.name_map.of(table): version for table, version in cut.versions.items()}
     return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time, cut.offsets)
 
 
-def columns(asked: Asked, catalog: Catalog, lake: Lake) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
+def columns(asked: QueryRequest, catalog: Catalog, lake: LakeLayout) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
     """The names and types of the columns that the answer would have; nothing is read. Errors as of `answered`."""
     with _as_called(catalog):
         statement = _asked(asked.text, asked.token, catalog)

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.changes.events import Place
-from strandline.jobs.server.changes.hub import Wish
+from strandline.jobs.server.changes.hub import SubscriptionRequest
 from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -40,7 +40,7 @@ async def changes(request: Request, view: str) -> Response:
         raise RequestRefused("'snapshot' is true or false")
     resumed = request.headers.get("last-event-id")
     snapshot = given.get("snapshot", "true") != "false"
-    wish = Wish(
+    wish = SubscriptionRequest(
         statement=stored_statement(_statement(view, columns_of(request), given.get("where")), catalog.name_map),
         form="weights" if form == "weights" else "upserts",
         place=Place.read(resumed) if resumed else await _first_place(request, stored, snapshot=snapshot),

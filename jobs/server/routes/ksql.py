@@ -25,7 +25,7 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.readable import names_read
-from strandline.jobs.server.changes.hub import Wish
+from strandline.jobs.server.changes.hub import SubscriptionRequest
 from strandline.jobs.server.http.ksql_shape import KsqlRoute, given_name, ksql_failure, schema, shown_name, shown_type
 from strandline.jobs.server.http.requests import body_of, json_of, named, reader_of, server_of
 from strandline.jobs.sql.statements import parse
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.server.changes.events import Event
+    from strandline.jobs.server.changes.events import PushedEvent
     from strandline.jobs.server.queries.worker import Answered
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server
@@ -192,7 +192,7 @@ async def _pulled(request: Request, asked: _Asked) -> Answered:
 
 def _followed(
     request: Request, asked: _Asked, form: Literal["columns", "arrays"]
-) -> tuple[Subscription, AsyncGenerator[Event | None]]:
+) -> tuple[Subscription, AsyncGenerator[PushedEvent | None]]:
     """What a push query shows, and its events. Raises as `Hub.follow`."""
     server = server_of(request)
     name_map = server.catalogued.catalog.name_map
@@ -204,7 +204,9 @@ def _followed(
             token.require("read", name_map.of(name), name)
 
     check_allowed()
-    wish = Wish(asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit, allowed=check_allowed)
+    wish = SubscriptionRequest(
+        asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit, allowed=check_allowed
+    )
     return server.hub.follow(wish, server.catalogued.catalog, server.library())
 
 
@@ -228,7 +230,7 @@ class _Pushed:
         events: those of the subscription.
     """
 
-    def __init__(self, known: dict[str, asyncio.Event], events: AsyncGenerator[Event | None]) -> None:
+    def __init__(self, known: dict[str, asyncio.Event], events: AsyncGenerator[PushedEvent | None]) -> None:
         self.id = _new_id()
         self._known, self._events = known, events
         self._closed = asyncio.Event()
@@ -242,16 +244,16 @@ class _Pushed:
         finally:
             del self._known[self.id]
 
-    async def told(self) -> AsyncGenerator[Event]:
+    async def told(self) -> AsyncGenerator[PushedEvent]:
         """The rows, and the error that ends them; marks of progress are not in ksqlDB's shape."""
         async with aclosing(self._events), aclosing(self._until_closed()) as events:
             async for event in events:
                 if event is not None and event.kind in ("row", "change", "error"):
                     yield event
 
-    async def _until_closed(self) -> AsyncGenerator[Event | None]:
+    async def _until_closed(self) -> AsyncGenerator[PushedEvent | None]:
         closed = asyncio.ensure_future(self._closed.wait())
-        step: asyncio.Future[Event | None] | None = None
+        step: asyncio.Future[PushedEvent | None] | None = None
         try:
             while True:
                 step = asyncio.ensure_future(anext(self._events, _END))

@@ -34,7 +34,7 @@ MOST_COMMITS: Final = 20
 
 
 @dataclass(frozen=True)
-class Pace:
+class TablePace:
     """How a table moves.
 
     Attributes:
@@ -47,7 +47,7 @@ class Pace:
     rows_per_second: float
 
 
-def pace(table: LakePath, now_ms: int) -> Pace | None:
+def pace(table: LakePath, now_ms: int) -> TablePace | None:
     """The pace of a table; None where it is not there or its commits cannot be read.
 
     Args:
@@ -57,7 +57,7 @@ def pace(table: LakePath, now_ms: int) -> Pace | None:
     if newest is None:
         return None
     try:
-        return Pace(reader.record_at(table, newest).rows, _rate(table, newest, now_ms))
+        return TablePace(reader.record_at(table, newest).rows, _rate(table, newest, now_ms))
     except StoreError:
         return None  # what is broken is told by whoever reads the rows; a figure beside others is not the place
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from strandline.jobs.server.state.catalogued import Catalogued
     from strandline.jobs.server.state.metrics import Metrics
     from strandline.jobs.server.state.replicas import Replicas
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
     from strandline.state_store.replicas.reading import Row
 
 _KEPT_PLANS: Final = 1000
@@ -122,7 +122,7 @@ class KeyedQueries:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LakeLayout,
         catalogued: Catalogued,
         replicas: Replicas,
         may_answer: Callable[[str, int], bool],

@@ -15,7 +15,7 @@ from strandline.jobs.serve.readable import readable_named
 
 if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _LOOK_SECONDS: Final = 0.01
 """On a disk a definition that is made elsewhere is seen that much later: a look takes as long as a read of a replica,
@@ -31,7 +31,7 @@ _FOLDERS: Final = ("", "functions", "dropping", "replacing")
 class Catalogued:
     """The relations of a lake. Any thread may ask."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeLayout) -> None:
         self._lake = lake
         self._lock = Lock()
         self._mark = _mark(lake)
@@ -92,7 +92,7 @@ class Catalogued:
         return [each for each in self.catalog.definitions() if isinstance(each, Source | View)]
 
 
-def _mark(lake: Lake) -> tuple[object, ...]:
+def _mark(lake: LakeLayout) -> tuple[object, ...]:
     """Another one when a definition was added, changed or removed, or a drop or a replacement began or ended.
 
     Each is a file that is renamed into its folder: another file of the name, even within one tick of the disk's clock.

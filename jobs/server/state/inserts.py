@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Record
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 HEADER: Final = "strandline-insert"
 """Of a record that came with an idempotency key: a hash of the key, a colon, the row's place in the request."""
@@ -73,7 +73,7 @@ class Inserts:
         folder: for the keys; no other process uses it.
     """
 
-    def __init__(self, settings: Settings, lake: Lake, folder: Path) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout, folder: Path) -> None:
         self._settings = settings
         self._lake = lake
         self._folder = folder

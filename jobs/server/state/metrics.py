@@ -110,14 +110,14 @@ class Standing:
         yield CounterMetricFamily("strandline_subscribers_dropped", "Let go for being slow", value=self._hub.dropped)
 
 
-class Kept:
+class PartialViewsCollector:
     """A collector of what partial views keep, and of what it took."""
 
     def __init__(self, partials: Partials) -> None:
         self._partials = partials
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each count of `jobs.partial.view.Counts`."""
+        """One family for each count of `jobs.partial.view.CacheCounts`."""
         counts = {each.definition.name: each.view.counts for each in self._partials.all()}
         for name, text in _COUNTED.items():
             family = CounterMetricFamily(f"strandline_partial_{name}", text, labels=("view",))

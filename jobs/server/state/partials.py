@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.serve.terms import Limits
+    from strandline.jobs.serve.terms import QueryLimits
     from strandline.jobs.server.state.catalogued import Catalogued
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline.server")
 
@@ -71,10 +71,10 @@ class Partials:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LakeLayout,
         catalogued: Catalogued,
         library: Callable[[], Library],
-        limits: Limits,
+        limits: QueryLimits,
         moved: Callable[[str], None],
     ) -> None:
         self._lake = lake

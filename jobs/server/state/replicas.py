@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.keyed import KeyedPlan
     from strandline.jobs.serve.lookup import KeyValues
     from strandline.jobs.serve.shape import Constants
-    from strandline.state_store.layout import Lake
-    from strandline.state_store.replicas.follow import Progress
-    from strandline.state_store.replicas.reading import Reading, Row
+    from strandline.state_store.layout import LakeLayout
+    from strandline.state_store.replicas.follow import RestoreProgress
+    from strandline.state_store.replicas.reading import ReplicaReading, Row
     from strandline.state_store.replicas.store import Store
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Followed(Poller):
     def __init__(
         self,
         relation: Relation,
-        lake: Lake,
+        lake: LakeLayout,
         folder: Path,
         reader_name: str,
         open_store: Callable[[Path], Store],
@@ -140,7 +140,7 @@ class Followed(Poller):
         at = replica.state.at if replica is not None and self._answers(replica) else None
         return None if at is None else at.version
 
-    def read(self, ask: Callable[[Reading], T]) -> T | None:
+    def read(self, ask: Callable[[ReplicaReading], T]) -> T | None:
         """What `ask` finds in the replica as it is now; None while it does not answer, and when its store fails.
 
         Raises: as `ask`.
@@ -296,7 +296,7 @@ class Followed(Poller):
         self._replica = Replica(self.relation.name, self._store, layout)
         return Follower(table, self._replica, self._reader_name, self._restoring)
 
-    def _restoring(self, _: Progress) -> None:
+    def _restoring(self, _: RestoreProgress) -> None:
         """What is known of versions goes: of a table that was made anew they have the numbers of others."""
         self._standing = {}
 
@@ -315,7 +315,7 @@ class Replicas:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: LakeLayout,
         folder: Path,
         moved: Callable[[str], None],
         open_store: Callable[[Path], Store] = open_rocksdb,

@@ -17,7 +17,7 @@ from strandline.jobs.serve.consistent_snapshot import pin
 from strandline.jobs.serve.errors import NotYet
 from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.reflected import Reflected, reflected
-from strandline.jobs.serve.watch import Watch
+from strandline.jobs.serve.watch import CommitWatch
 from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens
 from strandline.jobs.server.changes.hub import Hub
 from strandline.jobs.server.changes.versions import VersionProcess
@@ -26,14 +26,14 @@ from strandline.jobs.server.state.backends import store_opener
 from strandline.jobs.server.state.by_key import KeyedQueries
 from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.inserts import Inserts
-from strandline.jobs.server.state.metrics import Kept, Metrics, Standing
+from strandline.jobs.server.state.metrics import Metrics, PartialViewsCollector, Standing
 from strandline.jobs.server.state.partials import Partials
 from strandline.jobs.server.state.replicas import Replicas, reader_of
 from strandline.jobs.server.state.topics import Topics
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import marked, newest_version
 from strandline.state_store.errors import StoreError, StrandlineError, TableMissing
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import ReaderLease
 from strandline.state_store.lock import writer_lock
 from strandline.state_store.paths import folders_in
@@ -67,7 +67,7 @@ class Cuts(Poller):
         reader_name: of the leases.
     """
 
-    def __init__(self, lake: Lake, catalogued: Catalogued, reader_name: str) -> None:
+    def __init__(self, lake: LakeLayout, catalogued: Catalogued, reader_name: str) -> None:
         self._lake = lake
         self._catalogued = catalogued
         self._reader_name = reader_name
@@ -162,7 +162,7 @@ class Server:
     def __init__(self, settings: Settings, options: ServerOptions) -> None:
         self.settings = settings
         self.options = options
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         self.catalogued = Catalogued(self.lake)
         self.metrics = Metrics()
         replicas = options.folder / "replicas"
@@ -181,7 +181,7 @@ class Server:
         self.push_queries: dict[str, asyncio.Event] = {}
         """Of ksqlDB's clients, by id; what is set ends."""
         self.metrics.registry.register(Standing(self.replicas, self.hub))
-        self.metrics.registry.register(Kept(self.partials))
+        self.metrics.registry.register(PartialViewsCollector(self.partials))
         self._tokens = Tokens(options.tokens) if options.tokens is not None else None
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
@@ -324,7 +324,7 @@ async def running(settings: Settings, options: ServerOptions) -> AsyncIterator[S
     with writer_lock(options.folder / "server.lock", "strandline serve"):
         server = Server(settings, options)
         try:
-            with Watch(server.lake, server.told, server.followed):
+            with CommitWatch(server.lake, server.told, server.followed):
                 yield server
         finally:
             await asyncio.to_thread(server.close)

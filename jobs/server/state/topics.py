@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 _LOOK_SECONDS: Final = 0.5
 """A broker answers some thousands of such questions a second, and staleness is asked for in seconds."""
@@ -67,7 +67,7 @@ class _Look:
 class Topics:
     """The ends of topics, and the thread that looks at them. Any thread may ask."""
 
-    def __init__(self, settings: Settings, lake: Lake) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout) -> None:
         self._settings = settings
         self._lake = lake
         self._lock = Lock()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.delta.columns import Node
     from strandline.jobs.ingest.delta.table import ForeignTable
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.layout import Lake
+    from strandline.state_store.layout import LakeLayout
 
 DELTA: Final = "DELTA"
 _START: Final = "START_VERSION"
@@ -48,7 +48,7 @@ def is_foreign(statement: CreateSource) -> bool:
     return _option(statement, DELTA) is not None
 
 
-def resolved(statement: CreateSource, catalog: Catalog, lake: Lake, settings: Settings) -> CreateSource:
+def resolved(statement: CreateSource, catalog: Catalog, lake: LakeLayout, settings: Settings) -> CreateSource:
     """The statement with columns, and with the version that the source begins with; any other source as it is.
 
     Raises:
@@ -129,7 +129,7 @@ def _keys(statement: CreateSource) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in option.value.split(",")) if option is not None else ()
 
 
-def _begun(statement: CreateSource, lake: Lake, location: str) -> str | None:
+def _begun(statement: CreateSource, lake: LakeLayout, location: str) -> str | None:
     """The topic that the event log of a definition whose file is lost was read from."""
     log = statement.name if statement.kind == "stream" else tables.log_below(statement.name)
     head = reader.head(lake.table(log))

@@ -16,21 +16,21 @@ from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.consistent_snapshot import Pinned
-from strandline.jobs.serve.terms import Least, Limits, Terms
+from strandline.jobs.serve.terms import Least, QueryLimits, Terms
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.access.tokens import Token
 from strandline.jobs.server.app import application
 from strandline.jobs.server.queries.pool import Queries
-from strandline.jobs.server.queries.worker import Answered, Asked, Form
+from strandline.jobs.server.queries.worker import Answered, Form, QueryRequest
 from strandline.jobs.server.state.server import Server
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.conformance.decode_inputs import InputDecoder
 from tests.conformance.program import PIPELINE, Program
 from tests.support.event_commits import commit_events
 from tests.support.server_of import server_of
 
-_LIMITS = Limits(seconds=30.0)
+_LIMITS = QueryLimits(seconds=30.0)
 
 
 class _Here(Queries):
@@ -49,7 +49,7 @@ class _Here(Queries):
         at_least: Mapping[str, Least] | None = None,
         pinned: Pinned | None = None,
     ) -> Answered:
-        return Asked(text, Terms(_LIMITS, at_least or {}, pinned=pinned), token, form).answered(self._own)
+        return QueryRequest(text, Terms(_LIMITS, at_least or {}, pinned=pinned), token, form).answered(self._own)
 
 
 @dataclass
@@ -83,7 +83,7 @@ class FedServer:
 @contextmanager
 def fed_server(program: Program, folder: Path, duckdb_engine: DuckDBEngine) -> Iterator[FedServer]:
     """A server over the program's lake, for the duration of the block."""
-    assert isinstance(program.lake, Lake)
+    assert isinstance(program.lake, LakeLayout)
     settings = load_settings(lake=program.lake.root)
     app = application(settings, ServerOptions(folder, limits=_LIMITS, queries=0))
     with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:

@@ -21,7 +21,7 @@ from httpx2 import Response
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.on_duckdb import failed
@@ -94,7 +94,7 @@ def run_case(case: Case, duckdb_engine: DuckDBEngine) -> Outcome:
 def _problems(rest: RestCase, folder: Path, duckdb_engine: DuckDBEngine) -> Iterator[str]:
     """The differences between the answers."""
     case = rest.definitions
-    lake = Lake(folder / "lake")
+    lake = LakeLayout(folder / "lake")
     program = build(case, Catalog(lake), lake)
     with fed_server(program, folder / "server", duckdb_engine) as fed:
         fed.feed([])

@@ -32,7 +32,7 @@ from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.outside.sqllogic import compare
 from tests.outside.sqllogic.outcomes import Outcome, Result, refusal_of
 from tests.outside.sqllogic.plain import OWN_REASONS, Plain, PlainTable, names_in
@@ -240,7 +240,7 @@ class _Block:
         self._known = known
         self._views = views
         self._pick = pick
-        self._lake = Lake(folder / "lake")
+        self._lake = LakeLayout(folder / "lake")
         self._session = Interpreter(load_settings(lake=self._lake.root))
         self._unmade: dict[str, tuple[Result, str]] = {}
         self._unfed: set[str] = set()

@@ -24,7 +24,7 @@ from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.properties.paths.history import BEGIN
 from tests.properties.paths.views import Relation, ViewOf
 from tests.support.event_commits import commit_events, log_table
@@ -85,7 +85,7 @@ class ViewLake:
 
     def _open(self, folder: Path) -> None:
         self.settings = load_settings(lake=folder)
-        self.lake = Lake(folder)
+        self.lake = LakeLayout(folder)
         self.kept: dict[tuple[str, str], Any] = {}
         self.duck = QueryEngine(Library((), ()))
         self._times = dict.fromkeys(self.relations, BEGIN)

@@ -30,7 +30,7 @@ from strandline.jobs.run.swap import difference
 from strandline.jobs.serve.pull import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.replicas.reading import Reading
+from strandline.state_store.replicas.reading import ReplicaReading
 from tests.properties.paths import oracle
 from tests.properties.paths.check import Differs, Engines, check
 from tests.properties.paths.example import Example
@@ -121,7 +121,7 @@ def _weights(patch: pytest.MonkeyPatch) -> None:
 
 def _replica(patch: pytest.MonkeyPatch) -> None:
     """A replica reads nothing."""
-    patch.setattr(Reading, "scan", lambda self: iter(()))
+    patch.setattr(ReplicaReading, "scan", lambda self: iter(()))
 
 
 def _topic(patch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,9 @@ def _letters(patch: pytest.MonkeyPatch) -> None:
 
 def _nulls(patch: pytest.MonkeyPatch) -> None:
     """What fails is NULL, whatever the view says."""
-    patch.setattr(guarded_stage, "decide", lambda stage, *_: guarded_stage.Decision(guarded_stage.null_instead(stage)))
+    patch.setattr(
+        guarded_stage, "decide", lambda stage, *_: guarded_stage.StageDecision(guarded_stage.null_instead(stage))
+    )
     patch.setattr(refresh_views, "decide", guarded_stage.decide)
 
 

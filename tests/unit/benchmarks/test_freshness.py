@@ -19,10 +19,10 @@ from benchmarks.soak import CLICKS, Soak, main, slower
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.delta import log
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 
-def test_a_click_is_visible_when_the_last_view_reflects_it(settings: Settings, lake: Lake) -> None:
+def test_a_click_is_visible_when_the_last_view_reflects_it(settings: Settings, lake: LakeLayout) -> None:
     """Through a view over a view too; and those of the epoch after are later."""
     with DuckDBEngine("256MB", 1) as duckdb_engine:
         soak = Soak(settings, duckdb_engine)
@@ -42,7 +42,7 @@ def test_a_click_is_visible_when_the_last_view_reflects_it(settings: Settings, l
     assert second.max() == newest
 
 
-def test_a_click_that_a_view_lacks_is_not_visible(settings: Settings, lake: Lake) -> None:
+def test_a_click_that_a_view_lacks_is_not_visible(settings: Settings, lake: LakeLayout) -> None:
     with DuckDBEngine("256MB", 1) as duckdb_engine:
         soak = Soak(settings, duckdb_engine)
         soak.live(1)
@@ -83,7 +83,7 @@ def test_a_chart_has_a_line_for_each_name(tmp_path: Path) -> None:
     assert all(len(str(line.get("points")).split()) == 2 for line in lines)
 
 
-def _newest(lake: Lake, view: str) -> int:
+def _newest(lake: LakeLayout, view: str) -> int:
     newest = log.newest_version(lake.table(view))
     assert newest is not None
     return newest

@@ -11,7 +11,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.state_store.errors import Action, CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 
@@ -23,7 +23,7 @@ FUNCTION = Function("F", (Column("a", t.INT),), t.INT, "m", "f", "0", "…")
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     made = Catalog(lake)
     definitions: list[Definition] = [SOURCE, OTHER, VIEW, QUERY]
     for definition in definitions:
@@ -47,7 +47,7 @@ def flipped(data: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("definition", [SOURCE, VIEW, QUERY, FUNCTION], ids=lambda definition: definition.name)
 def test_after_any_wrong_bit_a_definition_is_equal_or_its_file_is_broken(
-    lake: Lake, definition: Definition | Function
+    lake: LakeLayout, definition: Definition | Function
 ) -> None:
     catalog, name = Catalog(lake), definition.name
     catalog.add(OTHER)
@@ -66,7 +66,7 @@ def test_after_any_wrong_bit_a_definition_is_equal_or_its_file_is_broken(
             assert found.functions == catalog.functions
 
 
-def test_what_does_not_need_a_broken_definition_goes_on(lake: Lake, catalog: Catalog) -> None:
+def test_what_does_not_need_a_broken_definition_goes_on(lake: LakeLayout, catalog: Catalog) -> None:
     spoil(lake.catalog / "v.json")
     catalog.reload()
     assert catalog.names() == ("s", "o", "s__insert_1")
@@ -87,7 +87,7 @@ def test_what_does_not_need_a_broken_definition_goes_on(lake: Lake, catalog: Cat
     [("v", {"p"}), ("s", {"p", "r"}), ("s__insert_1", {"p"}), ("o", {"p", "q"}), ("functions/F", {"p"})],
 )
 def test_a_broken_file_stops_its_pipeline_and_those_that_read_it(
-    lake: Lake, catalog: Catalog, broken: str, stopped: set[str]
+    lake: LakeLayout, catalog: Catalog, broken: str, stopped: set[str]
 ) -> None:
     """Pipeline p: s, v and the query, which reads q's o; v calls F. Pipeline r reads s."""
     catalog.add(View("w", "stream", (), "SELECT id FROM s", ("s",), "r", "…", ""))
@@ -108,7 +108,7 @@ def test_a_broken_file_stops_its_pipeline_and_those_that_read_it(
 
 
 def test_a_wrong_bit_in_the_name_of_the_pipeline_does_not_make_the_pipeline_run_without_it(
-    lake: Lake, catalog: Catalog
+    lake: LakeLayout, catalog: Catalog
 ) -> None:
     """Its table has no commit yet, which would name the pipeline."""
     catalog.add(Source("o2", "stream", (), "o", "KAFKA", "JSON", "quite_another", "…"))
@@ -132,14 +132,14 @@ def test_a_wrong_bit_in_the_name_of_the_pipeline_does_not_make_the_pipeline_run_
     assert others < 8 * len(b'"pipeline": ')
 
 
-def test_a_file_of_which_nothing_is_left_stops_what_has_no_other_definition(lake: Lake) -> None:
+def test_a_file_of_which_nothing_is_left_stops_what_has_no_other_definition(lake: LakeLayout) -> None:
     on_disk(lake.catalog).mkdir(parents=True)
     on_disk(lake.catalog / "x.json").touch()
     with pytest.raises(CorruptState):
         Catalog(lake).check_pipeline("p")
 
 
-def test_what_a_broken_file_may_read_is_not_removed(lake: Lake, catalog: Catalog) -> None:
+def test_what_a_broken_file_may_read_is_not_removed(lake: LakeLayout, catalog: Catalog) -> None:
     spoil(lake.catalog / "v.json")
     with pytest.raises(CorruptState, match="'v' is broken"):
         catalog.remove("s")
@@ -149,7 +149,7 @@ def test_what_a_broken_file_may_read_is_not_removed(lake: Lake, catalog: Catalog
     assert catalog.remove("s") == ("s__insert_1", "s")
 
 
-def test_a_stream_goes_with_the_broken_queries_that_feed_it(lake: Lake, catalog: Catalog) -> None:
+def test_a_stream_goes_with_the_broken_queries_that_feed_it(lake: LakeLayout, catalog: Catalog) -> None:
     catalog.remove("v")
     spoil(lake.catalog / "s__insert_1.json")
     catalog.reload()
@@ -162,7 +162,7 @@ def test_a_stream_goes_with_the_broken_queries_that_feed_it(lake: Lake, catalog:
     assert not Catalog(lake).broken
 
 
-def test_a_file_under_another_name_is_broken(lake: Lake, catalog: Catalog) -> None:
+def test_a_file_under_another_name_is_broken(lake: LakeLayout, catalog: Catalog) -> None:
     on_disk(lake.catalog / "copy.json").write_bytes((lake.catalog / "s.json").read_bytes())
     catalog.reload()
     assert list(catalog.broken) == ["copy"]

@@ -14,14 +14,14 @@ from strandline.jobs.model.definitions import Column, Definition, InsertQuery, S
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import make_folder
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath, files_in, is_folder
 from tests.support.lakes import below, overwrite
 
 
 @pytest.fixture
-def lake(folder: LakePath) -> Lake:
-    return Lake(folder / "lake")
+def lake(folder: LakePath) -> LakeLayout:
+    return LakeLayout(folder / "lake")
 
 
 def source(name: str, pipeline: str = "p") -> Source:
@@ -69,7 +69,7 @@ def insert(target: str, number: int, reads: str) -> InsertQuery:
     )
 
 
-def test_what_is_added_is_there_after_a_reload(lake: Lake) -> None:
+def test_what_is_added_is_there_after_a_reload(lake: LakeLayout) -> None:
     definitions: list[Definition] = [
         source("s"),
         view("v", "s"),
@@ -86,14 +86,14 @@ def test_what_is_added_is_there_after_a_reload(lake: Lake) -> None:
     assert again.get("v") == definitions[1]
 
 
-def test_an_empty_lake_has_an_empty_catalog(lake: Lake) -> None:
+def test_an_empty_lake_has_an_empty_catalog(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     assert catalog.names() == ()
     assert catalog.pipelines() == ()
     assert not is_folder(lake.root)
 
 
-def test_pipelines_keep_the_order_of_creation(lake: Lake) -> None:
+def test_pipelines_keep_the_order_of_creation(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in (
         source("z", "two"),
@@ -106,7 +106,7 @@ def test_pipelines_keep_the_order_of_creation(lake: Lake) -> None:
     assert [d.name for d in Catalog(lake).pipeline("one")] == ["b", "a"]
 
 
-def test_replacing_keeps_the_place_in_the_order(lake: Lake) -> None:
+def test_replacing_keeps_the_place_in_the_order(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in (source("s"), view("v", "s"), source("x")):
         catalog.add(definition)
@@ -115,7 +115,7 @@ def test_replacing_keeps_the_place_in_the_order(lake: Lake) -> None:
     assert Catalog(lake).get("s").pipeline == "other"
 
 
-def test_a_name_is_taken_once_even_by_two_catalogs(lake: Lake) -> None:
+def test_a_name_is_taken_once_even_by_two_catalogs(lake: LakeLayout) -> None:
     """The second process loaded before the first one wrote; the lock makes it look again."""
     first, second = Catalog(lake), Catalog(lake)
     first.add(source("s"))
@@ -123,7 +123,7 @@ def test_a_name_is_taken_once_even_by_two_catalogs(lake: Lake) -> None:
         second.add(source("s"))
 
 
-def test_adding_from_many_threads_loses_nothing(lake: Lake) -> None:
+def test_adding_from_many_threads_loses_nothing(lake: LakeLayout) -> None:
     # Whoever finds a lease taken looks again after a second or so.
     count = 24 if isinstance(lake.root, Path) else 4
     with ThreadPoolExecutor(8) as pool:
@@ -135,7 +135,7 @@ def test_adding_from_many_threads_loses_nothing(lake: Lake) -> None:
     assert sorted(sequences) == list(range(1, count + 1))
 
 
-def test_what_others_read_cannot_go(lake: Lake) -> None:
+def test_what_others_read_cannot_go(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in (source("s"), view("v", "s"), view("w", "v")):
         catalog.add(definition)
@@ -147,7 +147,7 @@ def test_what_others_read_cannot_go(lake: Lake) -> None:
     assert Catalog(lake).names() == ()
 
 
-def test_a_stream_goes_with_the_queries_that_feed_it(lake: Lake) -> None:
+def test_a_stream_goes_with_the_queries_that_feed_it(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in (source("s"), source("t"), insert("t", 1, "s"), insert("t", 2, "s")):
         catalog.add(definition)
@@ -157,7 +157,7 @@ def test_a_stream_goes_with_the_queries_that_feed_it(lake: Lake) -> None:
     assert Catalog(lake).names() == ("s",)
 
 
-def test_an_unknown_name_gets_the_nearest(lake: Lake) -> None:
+def test_an_unknown_name_gets_the_nearest(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     catalog.add(source("readings"))
     with pytest.raises(UnknownName, match="'reedings'") as caught:
@@ -168,7 +168,7 @@ def test_an_unknown_name_gets_the_nearest(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"format": 99}', '{"format": 1, "type": "source", "definition": {}}'])
-def test_a_file_that_does_not_read_back_is_corrupt_state(lake: Lake, text: str) -> None:
+def test_a_file_that_does_not_read_back_is_corrupt_state(lake: LakeLayout, text: str) -> None:
     make_folder(lake.catalog)
     overwrite(lake.catalog / "s.json", text.encode())
     with pytest.raises(CorruptState) as caught:
@@ -177,7 +177,7 @@ def test_a_file_that_does_not_read_back_is_corrupt_state(lake: Lake, text: str) 
     assert caught.value.hint
 
 
-def test_a_definition_that_was_registered_again_goes_before_its_readers(lake: Lake) -> None:
+def test_a_definition_that_was_registered_again_goes_before_its_readers(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in (source("s"), view("v", "s"), view("w", "v")):
         catalog.add(definition)

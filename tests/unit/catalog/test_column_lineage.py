@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import Origin, column_origins
+from strandline.jobs.catalog.column_lineage import InputColumn, column_origins
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.from_text import parse_query
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(
         lake,
         """CREATE STREAM r (sensor INT KEY, value INT, area VARCHAR, place STRUCT<x INT, y INT>);
@@ -66,4 +66,4 @@ def test_an_output_column_is_traced_to_the_columns_its_value_is_made_of(
 
 def test_origins_are_sorted_and_there_once(catalog: Catalog) -> None:
     made = plan_of_query("v", read_query(parse_query("SELECT value + sensor + value AS x FROM r"), catalog))
-    assert column_origins(made) == {"x": (Origin("r", "sensor"), Origin("r", "value"))}
+    assert column_origins(made) == {"x": (InputColumn("r", "sensor"), InputColumn("r", "value"))}

@@ -9,12 +9,12 @@ import pytest
 
 from strandline.jobs.catalog import drops
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.drops import Drop
+from strandline.jobs.catalog.drops import DropIntent
 from strandline.jobs.model.errors import PipelineMissing
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 
@@ -33,7 +33,7 @@ _STEPS = [
 
 
 @pytest.fixture
-def session(settings: Settings, lake: Lake) -> Interpreter:
+def session(settings: Settings, lake: LakeLayout) -> Interpreter:
     """The stream `s`, with two queries that insert into it, and the tables of all, each with a file."""
     made = Interpreter(settings)
     list(made.run(SOURCES + QUERIES))
@@ -43,19 +43,19 @@ def session(settings: Settings, lake: Lake) -> Interpreter:
     return made
 
 
-def killed(lake: Lake, step: str) -> None:
+def killed(lake: LakeLayout, step: str) -> None:
     assert exit_code(_drop, lake.root, failpoint=step) == -signal.SIGKILL, step
 
 
 def _drop(root: Path) -> None:
-    Catalog(Lake(root)).remove("s", ["shared__x"])
+    Catalog(LakeLayout(root)).remove("s", ["shared__x"])
 
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def left(lake: Lake) -> tuple[list[str], list[str]]:
+def left(lake: LakeLayout) -> tuple[list[str], list[str]]:
     """What is there of tables, and of definitions."""
     return sorted(path.name for path in on_disk(lake.tables).iterdir()), files(on_disk(lake.catalog))
 
@@ -63,7 +63,7 @@ def left(lake: Lake) -> tuple[list[str], list[str]]:
 @pytest.mark.kill
 @pytest.mark.parametrize("step", _STEPS)
 def test_after_a_kill_the_name_is_free_and_the_next_create_finds_nothing_of_it(
-    session: Interpreter, settings: Settings, lake: Lake, step: str
+    session: Interpreter, settings: Settings, lake: LakeLayout, step: str
 ) -> None:
     killed(lake, step)
     assert Catalog(lake).names() == ("o",)
@@ -75,7 +75,7 @@ def test_after_a_kill_the_name_is_free_and_the_next_create_finds_nothing_of_it(
 
 
 @pytest.mark.kill
-def test_a_drop_that_is_killed_before_its_intent_has_not_begun(session: Interpreter, lake: Lake) -> None:
+def test_a_drop_that_is_killed_before_its_intent_has_not_begun(session: Interpreter, lake: LakeLayout) -> None:
     before = left(lake)
     killed(lake, "before-drop-intent")
     assert left(lake) == before
@@ -83,7 +83,7 @@ def test_a_drop_that_is_killed_before_its_intent_has_not_begun(session: Interpre
 
 
 @pytest.mark.kill
-def test_the_next_drop_ends_it(session: Interpreter, lake: Lake) -> None:
+def test_the_next_drop_ends_it(session: Interpreter, lake: LakeLayout) -> None:
     killed(lake, "after-drop-rename:2")
     (answer,) = session.run("DROP STREAM s")
     assert "'s' dropped" in str(answer)
@@ -91,7 +91,7 @@ def test_the_next_drop_ends_it(session: Interpreter, lake: Lake) -> None:
 
 
 @pytest.mark.kill
-def test_the_next_run_ends_it(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_the_next_run_ends_it(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     list(session.run("DROP STREAM s; DROP STREAM o;" + STREAM))
     on_disk(lake.table("s")).mkdir()
     killed(lake, "after-drop-definition")
@@ -101,17 +101,17 @@ def test_the_next_run_ends_it(session: Interpreter, settings: Settings, lake: La
 
 
 @pytest.mark.kill
-def test_a_drop_that_is_killed_twice_is_ended_by_the_third(session: Interpreter, lake: Lake) -> None:
+def test_a_drop_that_is_killed_twice_is_ended_by_the_third(session: Interpreter, lake: LakeLayout) -> None:
     killed(lake, "after-drop-rename:2")
     killed(lake, "after-drop-table:1")
     Catalog(lake).finish_drops()
     assert left(lake) == (sorted(OTHERS), [".lock", "o.json"])
 
 
-def test_an_intent_with_any_wrong_bit_drops_its_name_and_nothing_else(lake: Lake) -> None:
+def test_an_intent_with_any_wrong_bit_drops_its_name_and_nothing_else(lake: LakeLayout) -> None:
     """Of a broken intent the name is left: the shared tables stay, since nobody knows them."""
     on_disk(lake.catalog).mkdir(parents=True)
-    drop = Drop("s", ("s__insert_1", "s"), ("shared__x",))
+    drop = DropIntent("s", ("s__insert_1", "s"), ("shared__x",))
     for name in ("s", "s__insert_1", "s2", "s2__insert_1"):
         on_disk(lake.catalog / f"{name}.json").touch()
     drops.begin(drop, lake)
@@ -122,6 +122,6 @@ def test_an_intent_with_any_wrong_bit_drops_its_name_and_nothing_else(lake: Lake
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
         (found,) = drops.begun(lake)
-        assert found in (drop, Drop("s", drop.removed))
+        assert found in (drop, DropIntent("s", drop.removed))
     path.write_bytes(b"")
-    assert drops.begun(lake) == [Drop("s", drop.removed)]
+    assert drops.begun(lake) == [DropIntent("s", drop.removed)]

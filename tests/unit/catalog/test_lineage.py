@@ -8,7 +8,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lineage import lineage
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 DEFINITIONS = """
     CREATE STREAM orders (id BIGINT KEY, n BIGINT) WITH (KAFKA_TOPIC = 'shop');
@@ -23,7 +23,7 @@ DEFINITIONS = """
 def test_a_topic_of_two_streams_is_one_and_queries_join_their_inputs_to_their_stream(tmp_path: Path) -> None:
     settings = load_settings(lake=tmp_path / "lake")
     assert list(Interpreter(settings).run(DEFINITIONS))
-    definitions = list(Catalog(Lake(settings.lake)).definitions())
+    definitions = list(Catalog(LakeLayout(settings.lake)).definitions())
     found = lineage(definitions, lambda _name: True)
     assert sorted(node.id for node in found.nodes) == [
         "large", "orders", "returns", "topic/large", "topic/shop", "totals",

@@ -17,7 +17,7 @@ from strandline.jobs.model.definitions import Column, Function
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.session.status import status
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.altered_lake import PIPELINE, SALES, VIEWS, made, rows, run, take_in
 from tests.support.on_disk import on_disk
 
@@ -33,7 +33,7 @@ def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_LAKE", str(settings.lake))
 
 
-def file_of(name: str, lake: Lake) -> Path:
+def file_of(name: str, lake: LakeLayout) -> Path:
     return on_disk(lake.catalog) / f"{name}.json"
 
 
@@ -69,7 +69,7 @@ DAMAGE: dict[Callable[[Path], None], str] = {
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
 def test_every_command_says_so_until_it_is_registered_again(
-    settings: Settings, lake: Lake, damage: Callable[[Path], None]
+    settings: Settings, lake: LakeLayout, damage: Callable[[Path], None]
 ) -> None:
     made(settings)
     before, path = rows(lake, "named"), file_of("by_shop", lake)
@@ -90,7 +90,7 @@ def test_every_command_says_so_until_it_is_registered_again(
     assert dict(rows(lake, "named")) == {"Anna": 2, "Bert": 2}
 
 
-def test_what_reads_no_lost_definition_goes_on(settings: Settings, lake: Lake) -> None:
+def test_what_reads_no_lost_definition_goes_on(settings: Settings, lake: LakeLayout) -> None:
     made(settings)
     run(load_settings(lake=settings.lake), "SELECT 1 AS one FROM sales")
     gone(file_of("by_shop", lake))
@@ -101,7 +101,7 @@ def test_what_reads_no_lost_definition_goes_on(settings: Settings, lake: Lake) -
         catalog.readers("sales")
 
 
-def test_all_files_are_lost(settings: Settings, lake: Lake) -> None:
+def test_all_files_are_lost(settings: Settings, lake: LakeLayout) -> None:
     made(settings)
     for path in on_disk(lake.catalog).glob("*.json"):
         path.unlink()
@@ -112,7 +112,7 @@ def test_all_files_are_lost(settings: Settings, lake: Lake) -> None:
     assert {row[-1] for row in status(settings).rows} == {"broken"}
 
 
-def older_file(settings: Settings, lake: Lake) -> tuple[Path, bytes, bytes]:
+def older_file(settings: Settings, lake: LakeLayout) -> tuple[Path, bytes, bytes]:
     """The file of a definition that was replaced, put back as it was; what it was, and what the catalog wrote last."""
     made(settings)
     path = file_of("by_shop", lake)
@@ -123,7 +123,7 @@ def older_file(settings: Settings, lake: Lake) -> tuple[Path, bytes, bytes]:
     return path, older, newer
 
 
-def test_an_older_file_and_one_of_another_lake(settings: Settings, lake: Lake, tmp_path: Path) -> None:
+def test_an_older_file_and_one_of_another_lake(settings: Settings, lake: LakeLayout, tmp_path: Path) -> None:
     path, _, newer = older_file(settings, lake)
     code, said = command("run", PIPELINE)
     assert code == 2
@@ -131,7 +131,7 @@ def test_an_older_file_and_one_of_another_lake(settings: Settings, lake: Lake, t
     path.write_bytes(newer)
     other = load_settings(lake=tmp_path / "other")
     run(other, SALES + "CREATE MATERIALIZED VIEW theirs AS SELECT * FROM sales;")
-    file_of("theirs", lake).write_bytes(file_of("theirs", Lake(other.lake)).read_bytes())
+    file_of("theirs", lake).write_bytes(file_of("theirs", LakeLayout(other.lake)).read_bytes())
     code, said = command("run", PIPELINE)
     assert code == 2
     assert "'theirs' is broken: its catalog file was not registered in this lake" in said
@@ -143,7 +143,7 @@ def test_an_older_file_and_one_of_another_lake(settings: Settings, lake: Lake, t
     assert Catalog(lake).broken == {}
 
 
-def test_a_lost_function(lake: Lake) -> None:
+def test_a_lost_function(lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     catalog.put_function(FUNCTION)
     gone(on_disk(lake.catalog) / "functions" / "F.json")
@@ -154,7 +154,7 @@ def test_a_lost_function(lake: Lake) -> None:
     assert Catalog(lake).broken_functions == {}
 
 
-def test_a_broken_manifest_hides_nothing_and_is_made_anew(settings: Settings, lake: Lake) -> None:
+def test_a_broken_manifest_hides_nothing_and_is_made_anew(settings: Settings, lake: LakeLayout) -> None:
     made(settings)
     names = Catalog(lake).names()
     on_disk(lake.definitions).write_bytes(b"{}")
@@ -167,7 +167,7 @@ def test_a_broken_manifest_hides_nothing_and_is_made_anew(settings: Settings, la
 
 
 @pytest.mark.parametrize("state", ["before", "after"])
-def test_a_change_that_was_killed_between_manifest_and_file(settings: Settings, lake: Lake, state: str) -> None:
+def test_a_change_that_was_killed_between_manifest_and_file(settings: Settings, lake: LakeLayout, state: str) -> None:
     path, older, newer = older_file(settings, lake)
     on_disk(lake.definitions).unlink()
     with suppress(KeyboardInterrupt), manifest.changing(lake, "by_shop", newer, {}):

@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from strandline.jobs.cli import main as cli
-from strandline.jobs.cli.output import Output
+from strandline.jobs.cli.output import CommandOutput
 from strandline.jobs.cli.prompt import answer, complete
 from strandline.jobs.model.report import RunReport
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run import pipeline
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import process
 from tests.support.lake_tables import append, delete
 from tests.support.waiting import PATIENCE_SECONDS
@@ -32,15 +32,15 @@ ROWS = [(1, "Rome"), (2, "Rome"), (3, "Washington")]
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LakeLayout:
     """A lake that the command finds by its environment, from an empty working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STRANDLINE_LAKE", str(tmp_path / "lake"))
-    return Lake(tmp_path / "lake")
+    return LakeLayout(tmp_path / "lake")
 
 
 @pytest.fixture
-def filled(lake: Lake) -> Lake:
+def filled(lake: LakeLayout) -> LakeLayout:
     """The pattern catalogue's projection, as after a run."""
     assert invoke("apply", str(FILE))[0] == 0
     append(lake, "package_locations", [{"package_id": k, "current_location": v} for k, v in ROWS])
@@ -56,14 +56,14 @@ def objects(text: str) -> list[object]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_json_is_one_object_per_row_on_standard_output_and_nothing_else(filled: Lake) -> None:
+def test_json_is_one_object_per_row_on_standard_output_and_nothing_else(filled: LakeLayout) -> None:
     code, out, err = invoke("sql", "--json", "-e", "SET 'auto.offset.reset'='latest'; SELECT * FROM package_locations")
     assert code == 0
     assert sorted(objects(out), key=str) == [{"package_id": k, "current_location": v} for k, v in ROWS]
     assert "auto.offset.reset" in err
 
 
-def test_without_json_a_table_is_printed(filled: Lake) -> None:
+def test_without_json_a_table_is_printed(filled: LakeLayout) -> None:
     code, out, _ = invoke("sql", "-e", "SELECT * FROM package_locations ORDER BY package_id")
     assert (code, out.splitlines()[1], out.splitlines()[5]) == (
         0,
@@ -72,7 +72,7 @@ def test_without_json_a_table_is_printed(filled: Lake) -> None:
     )
 
 
-def test_an_error_is_a_message_and_exit_code_2(filled: Lake) -> None:
+def test_an_error_is_a_message_and_exit_code_2(filled: LakeLayout) -> None:
     code, out, err = invoke("sql", "--json", "-e", "SELECT * FROM package_location")
     assert (code, out) == (2, "")
     assert err.startswith("[sql.unknown_name]")
@@ -82,7 +82,7 @@ def test_an_error_is_a_message_and_exit_code_2(filled: Lake) -> None:
     assert invoke("sql", "-e", "SELECT 1", "-f", str(FILE))[0] == 2
 
 
-def test_a_file_makes_the_pipeline_of_its_name_and_runs_again_with_inserts_only(lake: Lake) -> None:
+def test_a_file_makes_the_pipeline_of_its_name_and_runs_again_with_inserts_only(lake: LakeLayout) -> None:
     """Definitions are already so the second time; each INSERT is one more event."""
     assert invoke("sql", "-f", str(FILE))[0] == 0
     code, out, err = invoke("sql", "-f", str(FILE))
@@ -91,14 +91,14 @@ def test_a_file_makes_the_pipeline_of_its_name_and_runs_again_with_inserts_only(
     assert objects(out) == [{"topic": "package_checkins_topic", "partitions": 3, "records": 20}]
 
 
-def test_what_is_typed_belongs_to_the_default_pipeline(lake: Lake) -> None:
+def test_what_is_typed_belongs_to_the_default_pipeline(lake: LakeLayout) -> None:
     _, _, err = invoke("sql", "-e", "CREATE STREAM s (a INT) WITH (KAFKA_TOPIC = 's')")
     assert "created (pipeline 'default')" in err
     _, _, err = invoke("sql", stdin="CREATE STREAM s2 (a INT) WITH (KAFKA_TOPIC = 's2');")
     assert "created (pipeline 'default')" in err
 
 
-def test_apply_and_run_do_not_execute_inserts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_and_run_do_not_execute_inserts(lake: LakeLayout, monkeypatch: pytest.MonkeyPatch) -> None:
     drained: list[str] = []
 
     def drain(_settings: Settings, name: str, **_: object) -> RunReport:
@@ -115,7 +115,7 @@ def test_apply_and_run_do_not_execute_inserts(lake: Lake, monkeypatch: pytest.Mo
     assert len(drained) == 2
 
 
-def test_status_shows_runs_and_alerts_below_the_tables(filled: Lake) -> None:
+def test_status_shows_runs_and_alerts_below_the_tables(filled: LakeLayout) -> None:
     """The last run of the pipeline was killed: its process is not there any more."""
     me = process(os.getpid())
     assert me is not None
@@ -135,7 +135,7 @@ def test_status_shows_runs_and_alerts_below_the_tables(filled: Lake) -> None:
     assert "killed" in invoke("status")[1]
 
 
-def test_status_is_one_object_per_table(filled: Lake) -> None:
+def test_status_is_one_object_per_table(filled: LakeLayout) -> None:
     code, out, _ = invoke("status", "--json")
     assert code == 0
     assert objects(out)[1] == {
@@ -152,7 +152,7 @@ def test_status_is_one_object_per_table(filled: Lake) -> None:
     }
 
 
-def test_status_without_a_lake_is_an_error(lake: Lake) -> None:
+def test_status_without_a_lake_is_an_error(lake: LakeLayout) -> None:
     code, out, err = invoke("status")
     assert (code, out) == (2, "")
     assert err.startswith("[store.object_missing] there is no lake yet")
@@ -160,13 +160,13 @@ def test_status_without_a_lake_is_an_error(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["movie_tickets", "sensor_readings", "package_locations"])
-def test_the_pipelines_that_come_along_can_be_executed(lake: Lake, name: str) -> None:
+def test_the_pipelines_that_come_along_can_be_executed(lake: LakeLayout, name: str) -> None:
     code, out, err = invoke("sql", "-f", str(FILE.with_name(f"{name}.sql")))
     assert (code, out) == (0, "")
     assert err.count("1 row inserted") == 10
 
 
-def test_the_opening_example_can_be_executed(lake: Lake) -> None:
+def test_the_opening_example_can_be_executed(lake: LakeLayout) -> None:
     code, out, err = invoke("sql", "-f", str(FILE.with_name("longest_visits.sql")))
     assert (code, out) == (0, "")
     assert "3 rows inserted into 'visit'" in err
@@ -177,7 +177,7 @@ def test_the_opening_example_can_be_executed(lake: Lake) -> None:
 
 
 @pytest.fixture
-def subscriber(filled: Lake) -> Iterator[subprocess.Popen[str]]:
+def subscriber(filled: LakeLayout) -> Iterator[subprocess.Popen[str]]:
     command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations EMIT CHANGES"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         yield process
@@ -189,7 +189,7 @@ def lines(stream: IO[str] | None, count: int) -> list[object]:
     return [json.loads(stream.readline()) for _ in range(count)]
 
 
-def test_a_pull_query_answers_in_json(filled: Lake) -> None:
+def test_a_pull_query_answers_in_json(filled: LakeLayout) -> None:
     command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations ORDER BY package_id"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert [tuple(row.values()) for row in map(json.loads, done.stdout.splitlines())] == ROWS
@@ -197,7 +197,7 @@ def test_a_pull_query_answers_in_json(filled: Lake) -> None:
 
 
 def test_a_push_query_shows_changes_as_they_come_and_ctrl_c_is_its_good_end(
-    filled: Lake, subscriber: subprocess.Popen[str]
+    filled: LakeLayout, subscriber: subprocess.Popen[str]
 ) -> None:
     assert lines(subscriber.stdout, 3) == [{"package_id": k, "current_location": v} for k, v in ROWS]
     append(filled, "package_locations", [{"package_id": 4, "current_location": "Oslo"}], 1)
@@ -212,7 +212,7 @@ def test_a_push_query_shows_changes_as_they_come_and_ctrl_c_is_its_good_end(
     assert subscriber.stderr.read() == ""
 
 
-def test_a_reader_that_goes_away_ends_the_command_quietly(filled: Lake) -> None:
+def test_a_reader_that_goes_away_ends_the_command_quietly(filled: LakeLayout) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
@@ -221,7 +221,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(filled: Lake) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_queries_and_inserts_load_neither_spark_nor_the_prompt(filled: Lake) -> None:
+def test_queries_and_inserts_load_neither_spark_nor_the_prompt(filled: LakeLayout) -> None:
     """What keeps the command fast: none of the heavy libraries is even imported.
 
     pandas is, since rows are compared with their digest: pyarrow imports it as soon as it meets an array of numpy.
@@ -261,8 +261,8 @@ def test_an_error_at_the_prompt_is_shown_and_does_not_end_it(
 ) -> None:
     interpreter = Interpreter(settings)
     list(interpreter.run("CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 's');"))
-    answer(interpreter, Output(json=True), "SELECT * FROM nope;")
-    answer(interpreter, Output(json=True), "SELECT 1 AS one;")
+    answer(interpreter, CommandOutput(json=True), "SELECT * FROM nope;")
+    answer(interpreter, CommandOutput(json=True), "SELECT 1 AS one;")
     shown = capsys.readouterr()
     assert "[sql.unknown_name]" in shown.err
     assert objects(shown.out) == [{"one": 1}]

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from strandline.jobs.cli.output import Output
+from strandline.jobs.cli.output import CommandOutput
 from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 
 
 def test_json_marks_what_went_and_what_has_a_weight(capsys: pytest.CaptureFixture[str]) -> None:
     changes: list[tuple[object, ...] | Tombstone | Weighted]
     changes = [(1, "a"), Tombstone((1, None)), Weighted((2, None), 1), Weighted((2, None), -1)]
-    Output(json=True).write(LiveRows(("k", "v"), iter(changes)))
+    CommandOutput(json=True).write(LiveRows(("k", "v"), iter(changes)))
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
         {"k": 1, "v": "a"},
         {"k": 1, "v": None, "__tombstone": True},
@@ -36,6 +36,6 @@ def test_a_table_marks_them_where_its_columns_do_not(
     wanted: list[list[str]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Output().write(LiveRows(("k", "v"), iter(changes), marked))
+    CommandOutput().write(LiveRows(("k", "v"), iter(changes), marked))
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1:]] == wanted

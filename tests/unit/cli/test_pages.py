@@ -10,7 +10,7 @@ from infra.house.plan import ROOT
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.drills.scenarios import SCENARIOS
 from strandline.jobs.run.pipeline import drain
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.support.example_lakes import example_lake
 from tests.support.page_blocks import answer, block, missing, typed
@@ -42,7 +42,7 @@ def shop(settings: Settings, folder: Path, text: str) -> Path:
     file.write_text(text)
     answer("apply", "shop.sql")
     rows = [{"shop": shop, "item": item, "qty": qty} for shop, item, qty in EVENTS]
-    lake_tables.events(Lake(settings.lake), "sales", rows)
+    lake_tables.events(LakeLayout(settings.lake), "sales", rows)
     drain(settings, "shop")
     return file
 

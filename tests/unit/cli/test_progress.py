@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from strandline.jobs.cli.steps import Progress, shown
+from strandline.jobs.cli.steps import IntakeProgress, shown
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.outlook import Outlook, outlook
@@ -16,7 +16,7 @@ from tests.unit.session.statements import STREAM, VIEW, run
 
 
 def test_a_line_tells_what_is_done_and_what_is_left() -> None:
-    progress = Progress(waiting=3000, views=2, began=100.0)
+    progress = IntakeProgress(waiting=3000, views=2, began=100.0)
     line = progress.line(MicroBatch(1, 1000, 0.5), now=110.0)
     assert line == "epoch 1: 1,000 events in, 2,000.0 rows/s, 2 views fresh, 2,000 to go, about 20 s left"
     assert (

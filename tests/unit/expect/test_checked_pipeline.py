@@ -9,20 +9,20 @@ import pytest
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import checked_pipeline
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> LakeLayout:
     return checked_pipeline.made(tmp_path)
 
 
-def rows(lake: Lake, table: str, *columns: str) -> list[tuple[object, ...]]:
+def rows(lake: LakeLayout, table: str, *columns: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in reader.read_rows(lake.table(table), columns=columns).to_pylist())
 
 
-def test_a_row_is_kept_out_a_warning_passes_and_what_is_blocked_waits(lake: Lake) -> None:
+def test_a_row_is_kept_out_a_warning_passes_and_what_is_blocked_waits(lake: LakeLayout) -> None:
     settings = load_settings(lake=lake.root)
     assert not drain(settings, checked_pipeline.PIPELINE).held
     assert rows(lake, "best", "fare") == [(30,)]

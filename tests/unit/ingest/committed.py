@@ -11,7 +11,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import create_table
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 EVENTS = Source(
     name="events",
@@ -26,7 +26,7 @@ EVENTS = Source(
 
 
 def commit(
-    lake: Lake,
+    lake: LakeLayout,
     offsets: dict[str, int],
     topic_id: str,
     table: str = tables.event_log(EVENTS),

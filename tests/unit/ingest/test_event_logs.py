@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.ingest.event_logs import Intake, Target
 from strandline.jobs.ingest.ranges import Range
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec
 from tests.unit.ingest.committed import EVENTS
 
@@ -32,7 +32,7 @@ class _Log:
 class _Intake(Intake):
     """It has no rows to append."""
 
-    def __init__(self, log: _Log, topic_id: str, lake: Lake) -> None:
+    def __init__(self, log: _Log, topic_id: str, lake: LakeLayout) -> None:
         self.log = log
         super().__init__(Target(EVENTS, 0, lake, "p/1", topic_id))
 
@@ -47,7 +47,7 @@ class _Intake(Intake):
         raise AssertionError
 
 
-def test_a_commit_names_the_last_record_read_and_its_leader_s_term(lake: Lake) -> None:
+def test_a_commit_names_the_last_record_read_and_its_leader_s_term(lake: LakeLayout) -> None:
     """A range without records, or without known terms, leaves what is known; so does one that was committed before."""
     terms = {str(partition): [2, 5] for partition in range(4)}
     before = CommitRecord(4, offsets={"events": dict.fromkeys("0123", 3)}, leader_epochs={"events": terms})
@@ -60,7 +60,7 @@ def test_a_commit_names_the_last_record_read_and_its_leader_s_term(lake: Lake) -
 
 
 @pytest.mark.parametrize(("now", "committed"), [("b" * 32, "b" * 32), ("", "a" * 32)])
-def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str, lake: Lake) -> None:
+def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str, lake: LakeLayout) -> None:
     """A log that cannot tell the id leaves the one that is known."""
     before = CommitRecord(epoch=4, offsets={"events": {"0": 3}}, topics={"events": "a" * 32})
     log = _Log(before)

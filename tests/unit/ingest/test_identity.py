@@ -16,13 +16,13 @@ from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicRep
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.session import Session
 from strandline.jobs.run.stream import PipelineStream
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 from tests.unit.ingest.committed import EVENTS, commit
 
 
-def _made(lake: Lake, records: int, partitions: int = 1) -> LocalLog:
+def _made(lake: LakeLayout, records: int, partitions: int = 1) -> LocalLog:
     """The topic, made anew, with that many records in partition 0."""
     shutil.rmtree(on_disk(lake.topic("events")), ignore_errors=True)
     log = LocalLog(lake)
@@ -31,7 +31,7 @@ def _made(lake: Lake, records: int, partitions: int = 1) -> LocalLog:
     return log
 
 
-def test_a_topic_keeps_its_id_and_a_new_one_has_another(lake: Lake) -> None:
+def test_a_topic_keeps_its_id_and_a_new_one_has_another(lake: LakeLayout) -> None:
     first = _made(lake, 1).identity("events")
     assert LocalLog(lake).identity("events") == first
     assert len(first.id) == 32
@@ -39,7 +39,7 @@ def test_a_topic_keeps_its_id_and_a_new_one_has_another(lake: Lake) -> None:
     assert _made(lake, 1).identity("events") != first
 
 
-def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settings: Settings, lake: Lake) -> None:
+def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settings: Settings, lake: LakeLayout) -> None:
     """Its first records would be taken for those that were read. The run stops before it needs a session."""
     commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
     old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
@@ -52,14 +52,14 @@ def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settin
     assert isinstance(revive(f"Traceback …\n{caught.value}\nat org.apache…"), TopicReplaced)
 
 
-def test_dead_letters_of_a_topic_that_was_replaced_stop_the_run_too(lake: Lake) -> None:
+def test_dead_letters_of_a_topic_that_was_replaced_stop_the_run_too(lake: LakeLayout) -> None:
     """They are committed first: after a kill they may be all that there is of the old topic."""
     commit(lake, {"0": 3}, _made(lake, 3).identity("events").id, "events__dead_letters")
     with pytest.raises(TopicReplaced):
         current_ids([EVENTS], lake, _made(lake, 10))
 
 
-def test_an_unknown_id_is_no_other_id(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_id_is_no_other_id(lake: LakeLayout, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers before Kafka 2.8 give none."""
     log = _made(lake, 3)
     commit(lake, {"0": 3}, "")
@@ -69,7 +69,7 @@ def test_an_unknown_id_is_no_other_id(lake: Lake, monkeypatch: pytest.MonkeyPatc
     assert current_ids([EVENTS], lake, log) == {"events": ""}
 
 
-def test_a_topic_replaced_during_a_run_is_seen_at_the_next_look(lake: Lake) -> None:
+def test_a_topic_replaced_during_a_run_is_seen_at_the_next_look(lake: LakeLayout) -> None:
     wanted = {"events": _made(lake, 3).identity("events").id}
     check_all_same(wanted, LocalLog(lake))
     with pytest.raises(TopicReplaced):
@@ -79,7 +79,7 @@ def test_a_topic_replaced_during_a_run_is_seen_at_the_next_look(lake: Lake) -> N
         check_all_same(wanted, LocalLog(lake))
 
 
-def test_a_partition_that_is_gone_is_named(lake: Lake) -> None:
+def test_a_partition_that_is_gone_is_named(lake: LakeLayout) -> None:
     """A topic made again with fewer partitions, where ids are unknown."""
     commit(lake, {"0": 3, "2": 7}, "")
     committed = {"events": committed_offsets(EVENTS, lake)}

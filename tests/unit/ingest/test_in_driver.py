@@ -25,14 +25,14 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import insert_rows
-from strandline.jobs.ingest.source import Reading
+from strandline.jobs.ingest.source import IntakeRange
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import OffsetsVanished
 from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import AT_LENGTH, examples
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
@@ -60,14 +60,14 @@ if AT_LENGTH:
 class Query:
     """A query that begins at the first record, and its notes: where each of its micro-batches ends."""
 
-    def __init__(self, lake: Lake, duckdb_engine: DuckDBEngine, ingest: IngestSettings | None = None) -> None:
+    def __init__(self, lake: LakeLayout, duckdb_engine: DuckDBEngine, ingest: IngestSettings | None = None) -> None:
         self.lake, self.count, self.at = lake, 0, {"0": 0, "1": 0}
         self.notes = on_disk(lake.checkpoint("p") / "offsets")
         shutil.rmtree(self.notes, ignore_errors=True)
         self.notes.mkdir(parents=True)
         given = load_settings(lake=lake.root, ingest=ingest or IngestSettings())
         start = {source.name: self.at for source in SOURCES}
-        self.small = SmallBatches(Reading.after(start, given, lake, SOURCES, IDS), self.notes.parent, duckdb_engine)
+        self.small = SmallBatches(IntakeRange.after(start, given, lake, SOURCES, IDS), self.notes.parent, duckdb_engine)
 
     def take(self, ends: dict[str, int]) -> list[Ingested]:
         """A micro-batch that ends there, or where the one before did."""
@@ -90,7 +90,7 @@ def record(number: int, *, broken: bool, partition: int, time: int) -> Record:
     return Record(number.to_bytes(8), body, time, (("h", b"x"),), partition)
 
 
-def produced(lake: Lake, records: list[tuple[bool, int, int]]) -> dict[str, int]:
+def produced(lake: LakeLayout, records: list[tuple[bool, int, int]]) -> dict[str, int]:
     """Records (broken, partition, milliseconds after the first second), and the ends of both partitions then."""
     log = LocalLog(lake)
     log.ensure_topic("events", 2)
@@ -98,7 +98,7 @@ def produced(lake: Lake, records: list[tuple[bool, int, int]]) -> dict[str, int]
     return {str(partition): end for partition, end in log.end_offsets("events").items()}
 
 
-def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
+def rows(lake: LakeLayout, table: str) -> list[dict[str, Any]]:
     """The rows of a table, in the order of their places; none where there is no table."""
     if reader.head(lake.table(table)) is None:
         return []
@@ -118,7 +118,7 @@ def test_each_record_is_there_once(
     cuts: list[tuple[int, int, bool]],
 ) -> None:
     """However micro-batches are cut, and also when a query begins again at the first record of all."""
-    lake = Lake(tmp_path_factory.mktemp("lake"))
+    lake = LakeLayout(tmp_path_factory.mktemp("lake"))
     ends = produced(lake, records)
     query = Query(lake, duckdb_engine)
     for first, second, again in cuts:
@@ -136,7 +136,7 @@ def test_each_record_is_there_once(
         assert [row["_stream_time"] for row in mine] == [max(times[: n + 1]) for n in range(len(times))]
 
 
-def test_a_row_has_all_of_its_record(lake: Lake, duckdb_engine: DuckDBEngine) -> None:
+def test_a_row_has_all_of_its_record(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> None:
     ends = produced(lake, [(False, 1, 5000), (True, 1, 0)])
     commits = Query(lake, duckdb_engine).take(ends)
     assert [(commit.table, commit.rows) for commit in commits] == [
@@ -157,7 +157,7 @@ def test_a_row_has_all_of_its_record(lake: Lake, duckdb_engine: DuckDBEngine) ->
 
 
 def test_the_registry_is_reached_by_one_client(
-    lake: Lake, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
+    lake: LakeLayout, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To make one for a registry over HTTP takes 40 ms, most of it for certificates."""
     avro = replace(
@@ -165,14 +165,16 @@ def test_the_registry_is_reached_by_one_client(
     )
     configured = load_settings(lake=lake.root)
     insert_rows(avro, [{"id": 1, "price": "1.50"}, {"id": 2, "price": "2.50"}], configured, lake)
-    made: list[Lake] = []
+    made: list[LakeLayout] = []
 
-    def opened(of: Settings, at: Lake) -> SchemaRegistryClient:
+    def opened(of: Settings, at: LakeLayout) -> SchemaRegistryClient:
         made.append(at)
         return open_registry(of, at)
 
     monkeypatch.setattr(registry, "open_registry", opened)
-    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), on_disk(lake.checkpoint("p")), duckdb_engine)
+    small = SmallBatches(
+        IntakeRange.after({}, configured, lake, [avro], IDS), on_disk(lake.checkpoint("p")), duckdb_engine
+    )
     for number in (0, 1):
         bounds = {"events": {"0": number}}, {"events": {"0": number + 1}}
         small.ingest(bounds, Target.of_all([avro], lake, "p/1", IDS))
@@ -183,13 +185,13 @@ def test_the_registry_is_reached_by_one_client(
 def take_all(root: Path, ends: dict[str, int]) -> None:
     """One micro-batch with all there is, as a process takes it in."""
     with DuckDBEngine("256MB", 1) as duckdb_engine:
-        Query(Lake(root), duckdb_engine).take(ends)
+        Query(LakeLayout(root), duckdb_engine).take(ends)
 
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", BETWEEN_COMMITS)
 def test_a_driver_killed_between_its_commits_loses_and_doubles_nothing(
-    lake: Lake, duckdb_engine: DuckDBEngine, place: str
+    lake: LakeLayout, duckdb_engine: DuckDBEngine, place: str
 ) -> None:
     ends = produced(lake, [(True, 0, 0), (False, 0, 0), (True, 0, 0)])
     assert exit_code(take_all, lake.root, ends, failpoint=place) == -signal.SIGKILL
@@ -200,7 +202,7 @@ def test_a_driver_killed_between_its_commits_loses_and_doubles_nothing(
         assert [row["_offset"] for row in rows(lake, letters)] == [0, 2]
 
 
-def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, duckdb_engine: DuckDBEngine) -> None:
+def test_columns_of_every_type_are_stored_as_they_came(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> None:
     inner = t.struct(("day", t.DATE), ("a`b", t.map_of(t.VARCHAR, t.array(t.INT))))
     wanted: dict[str, tuple[t.SqlType, object, object]] = {
         "x`y": (t.INT, 1, 1),
@@ -223,7 +225,7 @@ def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, duckdb_engine
     log.ensure_topic("events", 1)
     sent = {name: value for name, (_, value, _) in wanted.items()}
     log.produce("events", [Record(None, json.dumps(body).encode(), 1, partition=0) for body in (sent, {})])
-    reading = Reading.after({}, load_settings(lake=lake.root), lake, [source], IDS)
+    reading = IntakeRange.after({}, load_settings(lake=lake.root), lake, [source], IDS)
     start, end = {"events": {"0": 0}}, {"events": {"0": 2}}
     small = SmallBatches(reading, on_disk(lake.checkpoint("p")), duckdb_engine)
     small.ingest((start, end), Target.of_all([source], lake, "p/1", IDS))
@@ -237,7 +239,7 @@ def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, duckdb_engine
     ["", "v2\n{}\n{}", "v1\n{}", "v1\n{}\n{", "v1\n{}\n[]", 'v1\n{}\n{"other": {}}'],
 )
 def test_notes_that_are_not_as_expected_leave_the_micro_batch_to_spark(
-    lake: Lake, duckdb_engine: DuckDBEngine, notes: str
+    lake: LakeLayout, duckdb_engine: DuckDBEngine, notes: str
 ) -> None:
     produced(lake, [(False, 0, 0)])
     query = Query(lake, duckdb_engine)
@@ -247,7 +249,7 @@ def test_notes_that_are_not_as_expected_leave_the_micro_batch_to_spark(
 
 
 def test_a_large_micro_batch_is_left_to_spark(
-    lake: Lake, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
+    lake: LakeLayout, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = produced(lake, [(False, 0, 0)] * 3)
     for most, small in ((2, False), (3, True), (0, False)):
@@ -260,7 +262,7 @@ def test_a_large_micro_batch_is_left_to_spark(
     assert query.small.bounds(0) is None, "few records, many bytes"
 
 
-def test_records_that_went_before_they_were_read_stop_the_run(lake: Lake, duckdb_engine: DuckDBEngine) -> None:
+def test_records_that_went_before_they_were_read_stop_the_run(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> None:
     ends = produced(lake, [(False, 0, 0)])
     log = LocalLog(lake)
     query = Query(lake, duckdb_engine)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.ingest.source import Reading
+from strandline.jobs.ingest.source import IntakeRange
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.unit.ingest.committed import EVENTS
 
 ROOT = Path(__file__).parents[3]
@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[3]
     ("error", "told"),
     [("BrokenPipeError(32, 'gone')", False), ("ConnectionResetError(104, 'gone')", False), ("ValueError('x')", True)],
 )
-def test_only_a_lost_connection_goes_untold(error: str, told: bool, settings: Settings, lake: Lake) -> None:
-    plan = base64.b64encode(pickle.dumps(Reading(settings, lake, (EVENTS,), {}, {}))).decode()
+def test_only_a_lost_connection_goes_untold(error: str, told: bool, settings: Settings, lake: LakeLayout) -> None:
+    plan = base64.b64encode(pickle.dumps(IntakeRange(settings, lake, (EVENTS,), {}, {}))).decode()
     script = f"""
 from pyspark.sql.types import StructType
 from strandline.jobs.ingest.source import StrandlineSource

@@ -14,15 +14,15 @@ from strandline.jobs.ingest.logs.log import Record, Records
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import remove_file
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import files_in
 from tests.support.lakes import below, overwrite, s3_folder
 from tests.support.s3_server import S3Server
 
 
 @pytest.fixture
-def lake(s3_server: S3Server) -> Lake:
-    return Lake(s3_folder(s3_server))
+def lake(s3_server: S3Server) -> LakeLayout:
+    return LakeLayout(s3_folder(s3_server))
 
 
 def values(count: int, first: int = 0) -> list[Record]:
@@ -36,7 +36,7 @@ def read(log: LocalLog, start: int, end: int, partition: int = 0) -> Records:
     return joined
 
 
-def test_what_was_produced_is_read_in_every_range(lake: Lake) -> None:
+def test_what_was_produced_is_read_in_every_range(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     for first, count in ((0, 1), (1, 4), (5, 2)):
@@ -49,7 +49,7 @@ def test_what_was_produced_is_read_in_every_range(lake: Lake) -> None:
     assert fresh.size("t", 0, 0, 7) > fresh.size("t", 0, 1, 7) > 0
 
 
-def test_topics_have_any_name_and_are_made_once(lake: Lake) -> None:
+def test_topics_have_any_name_and_are_made_once(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     assert log.topics() == []
     log.ensure_topic("a/b c", partitions=3)
@@ -60,7 +60,7 @@ def test_topics_have_any_name_and_are_made_once(lake: Lake) -> None:
         log.produce("t", values(1))
 
 
-def test_racing_producers_lose_and_double_nothing(lake: Lake) -> None:
+def test_racing_producers_lose_and_double_nothing(lake: LakeLayout) -> None:
     LocalLog(lake).ensure_topic("t")
 
     def produce(writer: int) -> None:
@@ -77,7 +77,7 @@ def test_racing_producers_lose_and_double_nothing(lake: Lake) -> None:
     assert all(texts[n][:-1] == texts[n + 1][:-1] for n in range(0, 40, 2))
 
 
-def test_a_lost_answer_doubles_no_record(lake: Lake, s3_server: S3Server) -> None:
+def test_a_lost_answer_doubles_no_record(lake: LakeLayout, s3_server: S3Server) -> None:
     """The put is tried again, finds its own segment, and is not taken for another's."""
     log = LocalLog(lake)
     log.ensure_topic("t")
@@ -86,7 +86,7 @@ def test_a_lost_answer_doubles_no_record(lake: Lake, s3_server: S3Server) -> Non
     assert log.end_offsets("t") == {0: 2}
 
 
-def test_damage_and_gaps_are_found(lake: Lake) -> None:
+def test_damage_and_gaps_are_found(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     for first in range(0, 6, 2):
@@ -103,7 +103,7 @@ def test_damage_and_gaps_are_found(lake: Lake) -> None:
     assert read(LocalLog(lake), 2, 6).timestamps == [2, 3, 4, 5]
 
 
-def test_schemas_get_one_id_whoever_registers_them(lake: Lake) -> None:
+def test_schemas_get_one_id_whoever_registers_them(lake: LakeLayout) -> None:
     def avro(name: str) -> Schema:
         return Schema(json.dumps({"type": "record", "name": name, "fields": []}), "AVRO")
 

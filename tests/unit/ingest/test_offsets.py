@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Log, Record
 from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 
 class _Sized:
@@ -82,7 +82,7 @@ def test_a_topic_of_large_records_does_not_starve_beside_one_of_small_ones() -> 
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_the_local_log_knows_what_its_records_take(lake: Lake, count: int) -> None:
+def test_the_local_log_knows_what_its_records_take(lake: LakeLayout, count: int) -> None:
     """Records of 1 MB, `count` to a call: a cut is exact, since each is a frame of its own."""
     log = LocalLog(lake)
     log.ensure_topic("t", 2)
@@ -96,7 +96,7 @@ def test_the_local_log_knows_what_its_records_take(lake: Lake, count: int) -> No
     assert log.size("t", 0, 3, 3) == 0
 
 
-def test_a_frame_is_shared_by_its_records(lake: Lake) -> None:
+def test_a_frame_is_shared_by_its_records(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", [Record(None, bytes(80), 1)] * 100)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.jobs.ingest.ranges import NEVER, Range, Tally
+from strandline.jobs.ingest.ranges import NEVER, Range, RangeTotals
 
 
-def _tally(*runs: tuple[list[int], list[int], list[bool]]) -> Tally:
-    tally = Tally()
+def _tally(*runs: tuple[list[int], list[int], list[bool]]) -> RangeTotals:
+    tally = RangeTotals()
     for offsets, running, broken in runs:
         tally.add(np.array(offsets), np.array(running, dtype=np.int64), np.array(broken, dtype=bool))
     return tally
 
 
-def _range(tally: Tally) -> Range:
+def _range(tally: RangeTotals) -> Range:
     return Range("0", **tally.range_row(99))  # type: ignore[arg-type]
 
 
@@ -27,7 +27,7 @@ def test_the_first_offset_counts_broken_records_and_the_first_time_does_not() ->
 def test_a_range_that_begins_below_the_next_offset_was_committed_in_part() -> None:
     found = _range(_tally(([4, 5], [1, 2], [False, False])))
     assert [found.begins_before(offset) for offset in (3, 4, 5, 6)] == [False, False, True, True]
-    assert not _range(Tally()).begins_before(100)
+    assert not _range(RangeTotals()).begins_before(100)
 
 
 def test_a_range_is_late_when_its_first_good_record_is_or_has_no_time() -> None:

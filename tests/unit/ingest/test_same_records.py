@@ -10,10 +10,10 @@ import pytest
 
 from strandline.jobs.ingest.identity import check_same_records
 from strandline.jobs.ingest.logs.log import Log, TopicIdentity
-from strandline.jobs.ingest.source import Reading, TopicsReader
+from strandline.jobs.ingest.source import IntakeRange, TopicsReader
 from strandline.jobs.model.errors import RecordsReplaced, revive
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.unit.ingest.committed import EVENTS, commit
 
 
@@ -46,12 +46,12 @@ class _Topic:
         return {partition: self.terms[offset - self.begin] for partition, offset in offsets.items()}
 
 
-def checked(lake: Lake, topic: _Topic) -> bool:
+def checked(lake: LakeLayout, topic: _Topic) -> bool:
     terms = dict(topic.identity("events").leader_epochs)
     return check_same_records([EVENTS], lake, cast("Log", topic), {"events": terms})
 
 
-def test_another_record_at_the_offset_of_the_last_one_read_is_an_error(lake: Lake) -> None:
+def test_another_record_at_the_offset_of_the_last_one_read_is_an_error(lake: LakeLayout) -> None:
     commit(lake, {"0": 6}, "id", leader_epochs={"0": [5, 3]})
     assert checked(lake, _Topic([3, 3, 3, 3, 3, 3, 4]))
     cut_off = _Topic([3, 3, 3, 4, 4, 4, 4, 4])
@@ -62,33 +62,33 @@ def test_another_record_at_the_offset_of_the_last_one_read_is_an_error(lake: Lak
     assert isinstance(revive(f"Traceback …\n{caught.value}\nat org.apache…"), RecordsReplaced)
 
 
-def test_dead_letters_count_too(lake: Lake) -> None:
+def test_dead_letters_count_too(lake: LakeLayout) -> None:
     commit(lake, {"0": 6}, "id", "events__dead_letters", leader_epochs={"0": [5, 3]})
     with pytest.raises(RecordsReplaced):
         checked(lake, _Topic([3, 3, 3, 4, 4, 4]))
 
 
-def test_a_leader_of_an_older_term_is_an_error(lake: Lake) -> None:
+def test_a_leader_of_an_older_term_is_an_error(lake: LakeLayout) -> None:
     commit(lake, {"0": 6}, "id", leader_epochs={"0": [5, 3]})
     with pytest.raises(RecordsReplaced, match="its leader is in term 2 now"):
         checked(lake, _Topic([2] * 6))
 
 
-def test_a_record_that_is_not_shown_yet_is_looked_for_again(lake: Lake) -> None:
+def test_a_record_that_is_not_shown_yet_is_looked_for_again(lake: LakeLayout) -> None:
     """A new leader shows its last records late."""
     commit(lake, {"0": 6}, "id", leader_epochs={"0": [5, 3]})
     assert not checked(lake, _Topic([3, 3, 3], now=4))
 
 
-def test_a_record_that_retention_removed_says_nothing(lake: Lake) -> None:
+def test_a_record_that_retention_removed_says_nothing(lake: LakeLayout) -> None:
     commit(lake, {"0": 6}, "id", leader_epochs={"0": [5, 3]})
     assert checked(lake, _Topic([4, 4], begin=6))
 
 
-def test_a_run_looks_at_its_start_and_after_each_election(settings: Settings, lake: Lake) -> None:
+def test_a_run_looks_at_its_start_and_after_each_election(settings: Settings, lake: LakeLayout) -> None:
     commit(lake, {"0": 6}, "id", leader_epochs={"0": [5, 3]})
     schema: Any = None
-    reader = TopicsReader(Reading(settings, lake, (EVENTS,), {"events": "id"}, {"events": {"0": 6}}), schema)
+    reader = TopicsReader(IntakeRange(settings, lake, (EVENTS,), {"events": "id"}, {"events": {"0": 6}}), schema)
     topic = _Topic([3] * 6)
     reader._log = cast("Log", topic)
     start = reader.initialOffset()

@@ -14,10 +14,10 @@ import pytest
 from strandline.jobs.ingest import source
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.source import Reading, TopicsReader
+from strandline.jobs.ingest.source import IntakeRange, TopicsReader
 from strandline.jobs.model.errors import TopicMissing, TopicReplaced
 from strandline.jobs.model.settings import Settings
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 from tests.unit.ingest.committed import EVENTS
 
@@ -29,19 +29,19 @@ def _record(partition: int) -> Record:
 
 
 @pytest.fixture
-def log(lake: Lake) -> LocalLog:
+def log(lake: LakeLayout) -> LocalLog:
     log = LocalLog(lake)
     log.ensure_topic("events", partitions=2)
     return log
 
 
-def _reader(settings: Settings, lake: Lake) -> TopicsReader:
+def _reader(settings: Settings, lake: LakeLayout) -> TopicsReader:
     topic_ids = {"events": LocalLog(lake).identity("events").id}
     schema: Any = None
-    return TopicsReader(Reading(settings, lake, (EVENTS,), topic_ids, {"events": {"0": 0, "1": 0}}), schema)
+    return TopicsReader(IntakeRange(settings, lake, (EVENTS,), topic_ids, {"events": {"0": 0, "1": 0}}), schema)
 
 
-def test_a_wait_ends_with_the_first_record_of_any_partition(log: LocalLog, lake: Lake) -> None:
+def test_a_wait_ends_with_the_first_record_of_any_partition(log: LocalLog, lake: LakeLayout) -> None:
     timer = Timer(0.2, lambda: LocalLog(lake).produce("events", [_record(1)]))
     timer.start()
     log.wait({"events": {0: 0, 1: 0}}, AN_HOUR)
@@ -57,13 +57,13 @@ def test_a_record_that_is_there_needs_no_wait_and_one_before_the_offset_is_not_w
     assert time.monotonic() - began >= 0.2
 
 
-def test_waiting_at_a_topic_that_is_not_there_is_an_error(lake: Lake) -> None:
+def test_waiting_at_a_topic_that_is_not_there_is_an_error(lake: LakeLayout) -> None:
     with pytest.raises(TopicMissing):
         LocalLog(lake).wait({"events": {0: 0}}, AN_HOUR)
 
 
 def test_a_query_that_goes_on_waits_and_then_takes_what_came(
-    settings: Settings, lake: Lake, log: LocalLog, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: LakeLayout, log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "_WAIT_SECONDS", AN_HOUR)
     reader = _reader(settings, lake)
@@ -76,7 +76,7 @@ def test_a_query_that_goes_on_waits_and_then_takes_what_came(
 
 
 def test_a_query_that_drains_does_not_wait(
-    settings: Settings, lake: Lake, log: LocalLog, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: LakeLayout, log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "_WAIT_SECONDS", AN_HOUR)
     reader = _reader(settings, lake)
@@ -85,7 +85,7 @@ def test_a_query_that_drains_does_not_wait(
 
 
 def test_a_topic_that_is_replaced_during_the_wait_is_not_read(
-    settings: Settings, lake: Lake, log: LocalLog, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: LakeLayout, log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records that end the wait are those of the new topic."""
     monkeypatch.setattr(source, "_WAIT_SECONDS", AN_HOUR)

@@ -19,7 +19,7 @@ from strandline.jobs.run.pipeline import follow
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
@@ -48,17 +48,17 @@ def _session_that(starts: Callable[[], object], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("strandline.jobs.run.spark.spark_session", never)
 
 
-def _events(lake: Lake) -> int:
+def _events(lake: LakeLayout) -> int:
     head = reader.head(lake.table("sales"))
     return 0 if head is None else head.record.rows
 
 
-def _wait_for(lake: Lake, events: int) -> None:
+def _wait_for(lake: LakeLayout, events: int) -> None:
     wait_until(lambda: _events(lake) >= events, lambda: f"{_events(lake)} events, not {events}")
 
 
 def test_what_waits_and_what_comes_is_in_before_the_session_is_there(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list(session.run(SALES))
 
@@ -79,7 +79,7 @@ def test_what_waits_and_what_comes_is_in_before_the_session_is_there(
 
 @pytest.mark.parametrize("most", [0, 2])
 def test_more_than_is_small_waits_for_spark(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     list(session.run(SALES))
     _session_that(lambda: time.sleep(1.0), monkeypatch)
@@ -89,7 +89,7 @@ def test_more_than_is_small_waits_for_spark(
 
 
 def test_a_run_that_is_to_stop_does_not_wait_for_the_session(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list(session.run(SALES))
     stop, over = Event(), Event()
@@ -116,7 +116,7 @@ def test_a_stop_while_nothing_is_to_be_done_is_heard(
 
 
 def test_what_comes_after_a_source_got_a_column_waits_for_the_query(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver decodes by the columns that the source had when the run began."""
     list(session.run(SALES))
@@ -146,7 +146,7 @@ def test_what_comes_after_a_source_got_a_column_waits_for_the_query(
 
 def follow_once(root: Path) -> None:
     """A stream that ends when it has taken in what waits."""
-    lake = Lake(root)
+    lake = LakeLayout(root)
     with pytest.MonkeyPatch.context() as patched:
         _session_that(lambda: _wait_for(lake, 3), patched)
         with pytest.raises(SettingsError):
@@ -156,7 +156,7 @@ def follow_once(root: Path) -> None:
 @pytest.mark.kill
 @pytest.mark.parametrize("place", ["before-log-commit", "after-log-commit", "inside-refresh"])
 def test_a_driver_that_is_killed_meanwhile_loses_and_doubles_nothing(
-    session: Interpreter, lake: Lake, place: str
+    session: Interpreter, lake: LakeLayout, place: str
 ) -> None:
     list(session.run(SALES))
     assert exit_code(follow_once, lake.root, failpoint=place) == -signal.SIGKILL

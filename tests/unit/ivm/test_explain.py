@@ -11,12 +11,12 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.explain import explain
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.sql.statements import Explain, parse_one
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(
         lake,
         """CREATE STREAM s (k VARCHAR KEY, v INT);
@@ -148,7 +148,7 @@ def test_an_unknown_view_is_an_error(catalog: Catalog) -> None:
         explained("EXPLAIN count", catalog)
 
 
-def test_nothing_of_it_loads_spark(lake: Lake) -> None:
+def test_nothing_of_it_loads_spark(lake: LakeLayout) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
         "import sys, strandline.jobs.ivm.explain;"

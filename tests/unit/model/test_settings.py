@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from strandline.jobs.model.settings import Settings, check_names, load_settings
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
 
 
@@ -39,7 +39,7 @@ def test_the_lake_may_be_on_an_object_store(monkeypatch: pytest.MonkeyPatch) -> 
     settings = load_settings()
     assert isinstance(settings.lake, Location)
     assert str(settings.lake) == "s3://bucket/a/lake"
-    assert str(Lake(settings.lake).table("t")) == "s3://bucket/a/lake/tables/t"
+    assert str(LakeLayout(settings.lake).table("t")) == "s3://bucket/a/lake/tables/t"
     assert "a secret" not in repr(settings)
     # As plans go to the workers of a session.
     assert pickle.loads(pickle.dumps(settings)) == settings

@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.model import tables
 from strandline.jobs.model.options import ViewOptions
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 
 TEXT = """
@@ -27,11 +27,11 @@ INSERT INTO s SELECT a FROM r;
         ("s__insert_1", ()),
     ],
 )
-def test_a_definition_owns_these_tables(lake: Lake, name: str, owned: tuple[str, ...]) -> None:
+def test_a_definition_owns_these_tables(lake: LakeLayout, name: str, owned: tuple[str, ...]) -> None:
     assert tables.own_tables(catalog_of(lake, TEXT).get(name)) == owned
 
 
-def test_what_a_definition_owns_is_told_by_its_name_alone(lake: Lake) -> None:
+def test_what_a_definition_owns_is_told_by_its_name_alone(lake: LakeLayout) -> None:
     """Every table that a definition makes is its own, and no other name is: a drop takes neither less nor more."""
     owned = ["s", "s__log", "s__dead_letters", "s__insert_1__dead_letters", "s__insert_2__stage_1", "s__stage_1"]
     owned += ["s__stage_1__dead_letters", "s__insert_2__stage_1__dead_letters"]

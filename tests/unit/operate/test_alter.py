@@ -10,7 +10,7 @@ from strandline.jobs.catalog import replacements
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.apply import apply, plan_apply
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.altered_lake import PIPELINE, SHOPS, alter, made, rows
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
@@ -25,7 +25,7 @@ template, lake = begins_with(made)
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", ["after-replacement-intent:1", "after-log-entry:1"])
-def test_said_again_after_a_kill_it_is_done(place: str, settings: Settings, lake: Lake) -> None:
+def test_said_again_after_a_kill_it_is_done(place: str, settings: Settings, lake: LakeLayout) -> None:
     assert exit_code(alter, lake.root, failpoint=place) == KILLED
     alter(lake.root)
     assert rows(lake, "shops") == NEW
@@ -36,7 +36,7 @@ def test_said_again_after_a_kill_it_is_done(place: str, settings: Settings, lake
 @pytest.mark.kill
 @pytest.mark.parametrize(("place", "outcome"), [("after-log-entry:1", "altered"), ("after-log-entry:2", "unchanged")])
 def test_a_file_with_the_columns_that_is_applied_after_a_kill(
-    place: str, outcome: str, settings: Settings, lake: Lake, tmp_path: Path
+    place: str, outcome: str, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     assert exit_code(alter, lake.root, failpoint=place) == KILLED
     file = tmp_path / f"{PIPELINE}.sql"

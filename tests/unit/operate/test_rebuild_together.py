@@ -18,7 +18,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import ForeignWrite, StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lakes import delta_rs
 
 SHOP = """
@@ -56,13 +56,13 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def restored_by_hand(lake: Lake, *tables: str) -> None:
+def restored_by_hand(lake: LakeLayout, *tables: str) -> None:
     for table in tables:
         delta_rs(lake.table(table)).restore(1)
 
 
 def rows(settings: Settings, name: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in reader.read_rows(Lake(settings.lake).table(name)).to_pylist())
+    return sorted(tuple(row.values()) for row in reader.read_rows(LakeLayout(settings.lake).table(name)).to_pylist())
 
 
 def all_rows(settings: Settings) -> list[Any]:
@@ -73,7 +73,7 @@ def broken(settings: Settings) -> list[str]:
     return [f"{each.table}: {each.what}" for each in verify(settings, deep=True) if each.ok is False]
 
 
-def test_two_sources_are_rebuilt_together(shop: Settings, lake: Lake) -> None:
+def test_two_sources_are_rebuilt_together(shop: Settings, lake: LakeLayout) -> None:
     before = all_rows(shop)
     restored_by_hand(lake, "sales", "prices__log")
     with pytest.raises(StrandlineError):
@@ -90,7 +90,7 @@ def test_two_sources_are_rebuilt_together(shop: Settings, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("sales", "visits"), ("visits", "sales")])
-def test_one_after_the_other_what_reads_both_waits(shop: Settings, lake: Lake, first: str, second: str) -> None:
+def test_one_after_the_other_what_reads_both_waits(shop: Settings, lake: LakeLayout, first: str, second: str) -> None:
     before = all_rows(shop)
     restored_by_hand(lake, first, second)
     assert plan_rebuild(shop, first).waiting == {"named": (second,)}
@@ -103,7 +103,7 @@ def test_one_after_the_other_what_reads_both_waits(shop: Settings, lake: Lake, f
     assert broken(shop) == []
 
 
-def test_all_that_is_broken_is_found_and_rebuilt(shop: Settings, lake: Lake) -> None:
+def test_all_that_is_broken_is_found_and_rebuilt(shop: Settings, lake: LakeLayout) -> None:
     before = all_rows(shop)
     restored_by_hand(lake, "sales", "prices__log", "beside")
     (planned,) = map(json.loads, invoke("rebuild", "--all-broken", "--dry-run", "--json")[1].splitlines())
@@ -115,7 +115,7 @@ def test_all_that_is_broken_is_found_and_rebuilt(shop: Settings, lake: Lake) -> 
     assert (code, "nothing is broken" in err) == (0, True)
 
 
-def test_a_broken_view_beside_it_is_left_alone(shop: Settings, lake: Lake) -> None:
+def test_a_broken_view_beside_it_is_left_alone(shop: Settings, lake: LakeLayout) -> None:
     restored_by_hand(lake, "sales", "beside")
     code, _, err = invoke("rebuild", "sales")
     assert code == 0, err
@@ -126,7 +126,7 @@ def test_a_broken_view_beside_it_is_left_alone(shop: Settings, lake: Lake) -> No
 
 
 @pytest.mark.parametrize("table", ["sales", "prices__log", "prices", "paid", "total"])
-def test_what_the_error_of_a_table_names_is_what_mends_it(shop: Settings, lake: Lake, table: str) -> None:
+def test_what_the_error_of_a_table_names_is_what_mends_it(shop: Settings, lake: LakeLayout, table: str) -> None:
     """As typed, also where it is the name of a table below a definition."""
     before = all_rows(shop)
     restored_by_hand(lake, table)
@@ -143,7 +143,7 @@ def test_what_the_error_of_a_table_names_is_what_mends_it(shop: Settings, lake: 
     assert broken(shop) == []
 
 
-def test_pipelines_are_rebuilt_in_the_order_of_what_reads_what(shop: Settings, lake: Lake) -> None:
+def test_pipelines_are_rebuilt_in_the_order_of_what_reads_what(shop: Settings, lake: LakeLayout) -> None:
     list(Interpreter(shop, "above").run("CREATE MATERIALIZED VIEW above AS SELECT paid + 1 AS more FROM total;"))
     drain(shop, "above", in_driver=True)
     before = all_rows(shop), rows(shop, "above")
@@ -157,7 +157,7 @@ def test_pipelines_are_rebuilt_in_the_order_of_what_reads_what(shop: Settings, l
 
 
 @pytest.mark.parametrize("gone", [("sales",), ("sales", "prices__log", "prices"), ("prices__log", "paid")])
-def test_a_rebuild_that_was_killed_is_said_again(shop: Settings, lake: Lake, gone: tuple[str, ...]) -> None:
+def test_a_rebuild_that_was_killed_is_said_again(shop: Settings, lake: LakeLayout, gone: tuple[str, ...]) -> None:
     """Some tables were set aside, and nothing was read again; or one of the views was made anew since."""
     before = all_rows(shop)
     for table in gone:
@@ -168,7 +168,7 @@ def test_a_rebuild_that_was_killed_is_said_again(shop: Settings, lake: Lake, gon
     assert broken(shop) == []
 
 
-def test_a_view_needs_what_it_reads(shop: Settings, lake: Lake) -> None:
+def test_a_view_needs_what_it_reads(shop: Settings, lake: LakeLayout) -> None:
     restored_by_hand(lake, "sales", "paid")
     with pytest.raises(ForeignWrite, match="'sales' is not ours"):
         rebuild(shop, "paid")

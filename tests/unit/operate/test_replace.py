@@ -15,7 +15,7 @@ from strandline.jobs.serve.results import Message
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
@@ -61,7 +61,7 @@ FEW = {"after-replacement-intent:1": False, "before-log-entry:2": True, "after-l
 template, lake = begins_with(made)
 
 
-def killed(lake: Lake, place: str) -> None:
+def killed(lake: LakeLayout, place: str) -> None:
     assert exit_code(replace_by_shop, lake.root, failpoint=place) == KILLED
 
 
@@ -87,7 +87,7 @@ def planned(file: Path, settings: Settings) -> str:
     [(place, applied) for place in ANSWERS for applied in (False, True)] if AT_LENGTH else FEW.items(),
 )
 def test_said_again_after_a_kill_it_goes_on_or_is_done(
-    place: str, applied: bool, settings: Settings, lake: Lake, tmp_path: Path
+    place: str, applied: bool, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     killed(lake, place)
     answer, again = ANSWERS[place], NEXT.replace("\n  SELECT", " SELECT")  # other words, and the same meaning
@@ -108,7 +108,9 @@ def test_said_again_after_a_kill_it_goes_on_or_is_done(
 
 
 @pytest.mark.kill
-def test_another_definition_said_after_a_kill_is_refused_once(settings: Settings, lake: Lake, tmp_path: Path) -> None:
+def test_another_definition_said_after_a_kill_is_refused_once(
+    settings: Settings, lake: LakeLayout, tmp_path: Path
+) -> None:
     """It was checked against what stood before: what had been begun comes first, and is named."""
     killed(lake, "before-replacement-swap")
     other = NEXT.replace("qty > 1", "qty > 2")
@@ -125,7 +127,7 @@ def test_another_definition_said_after_a_kill_is_refused_once(settings: Settings
 
 
 @pytest.mark.kill
-def test_another_one_that_cannot_be_ended_is_no_matter(settings: Settings, lake: Lake) -> None:
+def test_another_one_that_cannot_be_ended_is_no_matter(settings: Settings, lake: LakeLayout) -> None:
     """A row for which it has no value came after the kill: it is given up, and all is as it was."""
     begun = NEXT.replace("MAX(qty) AS most", "MAX(10 / (qty - 9)) AS most")
     assert exit_code(replace_view, lake.root, begun, failpoint="before-replacement-swap") == KILLED
@@ -139,7 +141,7 @@ def test_another_one_that_cannot_be_ended_is_no_matter(settings: Settings, lake:
 
 @pytest.mark.kill
 def test_the_former_definition_said_after_a_kill_tells_of_the_next_one(
-    settings: Settings, lake: Lake, tmp_path: Path
+    settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     killed(lake, "after-replacement-intent:1")
     assert planned(written(tmp_path, BY_SHOP), settings) == f"unchanged table 'by_shop'{OTHER}"
@@ -152,7 +154,7 @@ def test_the_former_definition_said_after_a_kill_tells_of_the_next_one(
 @pytest.mark.kill
 @pytest.mark.parametrize("place", ["after-replacement-intent:1", "after-replacement-swap"])
 def test_why_rows_were_not_proved_outlives_the_process_that_found_out(
-    place: str, settings: Settings, lake: Lake, tmp_path: Path
+    place: str, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     sales = lake.table("sales")
     assert isinstance(sales, Path)
@@ -165,7 +167,7 @@ def test_why_rows_were_not_proved_outlives_the_process_that_found_out(
 
 
 @pytest.mark.kill
-def test_an_owner_said_after_a_kill_ends_the_replacement_first(settings: Settings, lake: Lake) -> None:
+def test_an_owner_said_after_a_kill_ends_the_replacement_first(settings: Settings, lake: LakeLayout) -> None:
     """Otherwise the end of the replacement would bring the former owner back."""
     killed(lake, "after-log-entry:2")
     owned = NEXT.replace("by_shop AS", "by_shop WITH (OWNER = 'team:shops') AS")
@@ -177,7 +179,7 @@ def test_an_owner_said_after_a_kill_ends_the_replacement_first(settings: Setting
 
 
 @pytest.mark.kill
-def test_a_view_without_rows_said_again(settings: Settings, lake: Lake) -> None:
+def test_a_view_without_rows_said_again(settings: Settings, lake: LakeLayout) -> None:
     """Nothing decides but the intent: there is no table that could be swapped."""
     text = "CREATE OR REPLACE TABLE later AS SELECT shop, MAX(qty) AS most FROM sales GROUP BY shop;"
     say(settings, text.replace("MAX", "MIN"))

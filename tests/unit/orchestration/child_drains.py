@@ -17,7 +17,7 @@ from strandline.orchestration import pipelines as assets_module
 from strandline.orchestration.launch import DrainClient
 from strandline.orchestration.pipelines import pipeline_assets
 from strandline.orchestration.translator import Translator
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.memory_catalog import MemoryCatalog
 from tests.support.waiting import wait_until
 
@@ -108,8 +108,8 @@ def packages(
     catalog = MemoryCatalog()
     for definition in definitions:
         catalog.add(definition)
-    translator = Translator(definitions, Lake(Path("/lake")), plan_of=lambda view: plan(view, catalog))
-    going_on = Hindrances((), Lake(Path("/lake")))
+    translator = Translator(definitions, LakeLayout(Path("/lake")), plan_of=lambda view: plan(view, catalog))
+    going_on = Hindrances((), LakeLayout(Path("/lake")))
     made = pipeline_assets(
         "packages", definitions, translator, client or DrainClient(), lambda: hindrances or going_on, list
     )

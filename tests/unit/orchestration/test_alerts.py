@@ -19,7 +19,7 @@ from strandline.jobs.operate.watch import Alert
 from strandline.orchestration import alerts as module
 from strandline.orchestration.alerts import Firing, Known, News, alert_sensor, failed_checks, send
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 STALE = Alert("stale", "locations", "staler than its 5 s", "is 'packages' running?")
 SILENT = Alert("silent", "packages", "process 7 gives no heartbeat", owner="team:parcels")
@@ -98,7 +98,7 @@ def test_the_sensor_tells_it_once_when_it_begins_and_once_when_it_is_over(
     with dg.DagsterInstance.ephemeral() as instance:
         for tick, found in enumerate(([STALE], [STALE], [STALE], [], [])):
             if tick == 2:
-                acknowledge(Lake(settings.lake), STALE.identity, "ana", now_ms(), "on it")
+                acknowledge(LakeLayout(settings.lake), STALE.identity, "ana", now_ms(), "on it")
             monkeypatch.setattr(module, "alerts", lambda _settings, _now, found=found: list(found))
             context = dg.build_sensor_context(instance=instance, cursor=cursor)
             sensor.evaluate_tick(context)
@@ -109,12 +109,12 @@ def test_the_sensor_tells_it_once_when_it_begins_and_once_when_it_is_over(
         (0, [], ["stale locations"]),
     ]
     assert posted[1]["text"] == "stale locations: acknowledged by ana: on it"
-    assert acknowledgements(Lake(settings.lake), now_ms()) == {}, "what fires again is new"
+    assert acknowledgements(LakeLayout(settings.lake), now_ms()) == {}, "what fires again is new"
     assert posted[0]["begun"][0] == STALE.as_json()
     assert "staler than its 5 s" in posted[0]["text"]
 
 
-def test_an_acknowledgement_ends_with_its_time_and_one_that_does_not_read_is_none(lake: Lake) -> None:
+def test_an_acknowledgement_ends_with_its_time_and_one_that_does_not_read_is_none(lake: LakeLayout) -> None:
     long = "check " + "x" * 500 + " of a/b"
     acknowledge(lake, long, "ana", 1_000, hours=1)
     acknowledge(lake, "stale v", "bo", 1_000, "restarting", hours=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import InsertQuery
 from strandline.orchestration.metadata import column_comments
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 
 SQL = """
@@ -29,7 +29,7 @@ def comments(catalog: Catalog, name: str) -> dict[str, str]:
     return column_comments(found)
 
 
-def test_a_comment_describes_the_column_on_its_line(lake: Lake) -> None:
+def test_a_comment_describes_the_column_on_its_line(lake: LakeLayout) -> None:
     catalog = catalog_of(lake, SQL)
     assert comments(catalog, "checkins") == {"id": "the package", "place": "where it was seen; not '--'"}
     assert comments(catalog, "seen") == {"newest": "of its events", "n": "how often"}

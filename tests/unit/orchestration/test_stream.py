@@ -25,7 +25,7 @@ from strandline.orchestration.processes import ProcessGroup
 from strandline.orchestration.stream import Event, Pace
 from strandline.orchestration.streaming import KEEPER_TAG
 from strandline.orchestration.translator import Translator
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.orchestration.child_drains import alive
@@ -85,11 +85,11 @@ SAYS_NOTHING = "time.sleep(600)"
 ALWAYS_DIES = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def command(lake: Lake, body: str) -> list[str]:
+def command(lake: LakeLayout, body: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(BEATS) + textwrap.dedent(body), str(lake.root), ""]
 
 
-def starts(lake: Lake) -> list[int]:
+def starts(lake: LakeLayout) -> list[int]:
     file = Path(str(lake.root)) / "starts"
     return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
@@ -100,7 +100,7 @@ Report = Callable[[stream_module.Watch, Heartbeat], Iterator[Event]]
 class Bench:
     """A pipeline whose stream is another program."""
 
-    def __init__(self, lake: Lake, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, lake: LakeLayout, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lake, self.settings, self.monkeypatch = lake, settings, monkeypatch
         self.instance = dg.DagsterInstance.ephemeral()
         self.reported = Path(str(lake.root)) / "reported"
@@ -144,7 +144,7 @@ def noting(reported: Path, report: Report) -> Report:
 
 
 @pytest.fixture
-def bench(lake: Lake, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(lake: LakeLayout, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(lake, settings, monkeypatch)
     yield made
     for pid in starts(lake):

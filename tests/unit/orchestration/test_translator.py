@@ -18,7 +18,7 @@ from strandline.orchestration.definitions import build
 from strandline.orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
 from strandline.orchestration.roles import Role, identifier, role_of, table_of
 from strandline.orchestration.translator import Translator
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 
 CHECKINS = Source(
@@ -89,11 +89,11 @@ EVERYTHING: tuple[Definition, ...] = (CHECKINS, OWNERS, LOCATIONS, ROME, DOORS, 
 
 
 @pytest.fixture
-def translator(lake: Lake) -> Translator:
+def translator(lake: LakeLayout) -> Translator:
     catalog = Catalog(lake)
     for definition in EVERYTHING:
         catalog.add(definition)
-    return Translator(EVERYTHING, Lake(Path("/lake")), plan_of=lambda view: plan(view, catalog))
+    return Translator(EVERYTHING, LakeLayout(Path("/lake")), plan_of=lambda view: plan(view, catalog))
 
 
 def specs_of(translator: Translator) -> dict[str, dg.AssetSpec]:
@@ -167,7 +167,7 @@ def test_owners_and_tags_are_the_definitions(translator: Translator) -> None:
 
 
 def test_a_topic_is_a_file_until_there_is_a_broker() -> None:
-    lake = Lake(Path("/lake"))
+    lake = LakeLayout(Path("/lake"))
     assert Translator(EVERYTHING, lake).specs(CHECKINS)[0].kinds == {"file"}
     assert Translator(EVERYTHING, lake, on_kafka=True).specs(CHECKINS)[0].kinds == {"kafka"}
 
@@ -177,7 +177,7 @@ def test_code_version_moves_with_the_definition_and_with_nothing_else(translator
     specs = specs_of(translator)
     assert specs["projections/locations"].code_version == "f1"
     assert specs["changelogs/locations__changelog"].code_version == "f1"
-    without_feed = specs_of(Translator([d for d in EVERYTHING if d is not FEED], Lake(Path("/elsewhere"))))
+    without_feed = specs_of(Translator([d for d in EVERYTHING if d is not FEED], LakeLayout(Path("/elsewhere"))))
     changed = {key for key in specs if specs[key].code_version != without_feed[key].code_version}
     assert changed == {"logs/checkins__log"}
 
@@ -254,7 +254,7 @@ def test_empty_lake_loads_and_says_how_to_begin(settings: Settings) -> None:
     assert "strandline apply" in (asset.description or "")
 
 
-def test_registered_pipelines_load_as_one_multi_asset_and_one_job_each(settings: Settings, lake: Lake) -> None:
+def test_registered_pipelines_load_as_one_multi_asset_and_one_job_each(settings: Settings, lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in EVERYTHING:
         catalog.add(definition)
@@ -272,7 +272,7 @@ def test_registered_pipelines_load_as_one_multi_asset_and_one_job_each(settings:
     assert len(jobs["drain_packages"].asset_layer.selected_asset_keys) == 10
 
 
-def test_quoted_names_load_too(settings: Settings, lake: Lake) -> None:
+def test_quoted_names_load_too(settings: Settings, lake: LakeLayout) -> None:
     """A name in backticks and a file name with a dash are no identifiers of Dagster's."""
     catalog = Catalog(lake)
     catalog.add(replace(CHECKINS, name="Check Ins!", pipeline="my-pipe.v2", topic="a.b-c/d"))
@@ -280,7 +280,7 @@ def test_quoted_names_load_too(settings: Settings, lake: Lake) -> None:
     assert keys == {"topics", "logs", "dead_letters"}
 
 
-def test_a_broken_definition_leaves_the_other_pipelines_and_is_shown(settings: Settings, lake: Lake) -> None:
+def test_a_broken_definition_leaves_the_other_pipelines_and_is_shown(settings: Settings, lake: LakeLayout) -> None:
     catalog = Catalog(lake)
     for definition in EVERYTHING:
         catalog.add(definition)
@@ -292,7 +292,7 @@ def test_a_broken_definition_leaves_the_other_pipelines_and_is_shown(settings: S
 
 
 def test_a_projection_links_to_its_rows_on_the_server() -> None:
-    lake = Lake(Path("/lake"))
+    lake = LakeLayout(Path("/lake"))
     linked = specs_of(Translator(EVERYTHING, lake, server_url="https://shop.example/strandline/"))
     links = {key: spec.metadata[SERVED].value for key, spec in linked.items() if SERVED in spec.metadata}
     assert links == {
@@ -304,7 +304,7 @@ def test_a_projection_links_to_its_rows_on_the_server() -> None:
 
 def test_assets_keep_their_keys_when_a_definition_is_called_otherwise(translator: Translator) -> None:
     name_map = NameMap({"counts": "seen_by_place"})
-    lake = Lake(Path("/lake"))
+    lake = LakeLayout(Path("/lake"))
     renamed = specs_of(Translator(EVERYTHING, lake, name_map=name_map, server_url="https://shop.example"))
     before = specs_of(Translator(EVERYTHING, lake, server_url="https://shop.example"))
     assert renamed.keys() == before.keys()

@@ -15,7 +15,7 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.partial.upquery import Key, Upqueries
 from strandline.jobs.partial.view import PartialView
-from strandline.jobs.serve.terms import Spent
+from strandline.jobs.serve.terms import QueryBudget
 from strandline.state_store.delta import log
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import VersionGone
@@ -71,7 +71,7 @@ class HeldUpqueries(Upqueries):
         self.asked: list[tuple[Key, ...]] = []
         self.error: Exception | None = None
 
-    def rows(self, keys: Sequence[Key], cut: ConsistentSnapshot, spent: Spent | None = None) -> pa.Table:
+    def rows(self, keys: Sequence[Key], cut: ConsistentSnapshot, spent: QueryBudget | None = None) -> pa.Table:
         self.asked.append(tuple(keys))
         self.begun.set()
         assert self.go.wait(PATIENCE_SECONDS)

@@ -14,7 +14,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import EncodeFailed
 from strandline.jobs.publish.declared import NULLS_COME_BACK
-from strandline.jobs.publish.encoder import Encoder, Origin, decoded_rows
+from strandline.jobs.publish.encoder import Encoder, RecordOrigin, decoded_rows
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey
 from strandline.state_store.tablespec import WEIGHT
@@ -92,7 +92,7 @@ def test_the_changes_of_a_version_are_tombstones_then_rows() -> None:
     went = [{"k": 1, "n": 1}, {"k": 2, "n": 1}, {"k": 4, "n": 4}]
     came = [{"k": 4, "n": 4}, {"k": 1, "n": 2}, {"k": 3, "n": 1}]
     changes = table(went + came, columns).append_column(WEIGHT, pa.array([-1, -1, -1, 1, 1, 1], pa.int64()))
-    records = list(Encoder(source(columns), no_registry).changes(changes, Origin("t", 2, 7), 1000))
+    records = list(Encoder(source(columns), no_registry).changes(changes, RecordOrigin("t", 2, 7), 1000))
     assert [(each.key, each.value) for each in records] == [(b"2", None), (b"1", b'{"n":2}'), (b"3", b'{"n":1}')]
     assert records[2].headers == (
         ("strandline.view", b"v"),
@@ -108,7 +108,7 @@ def test_two_rows_of_one_key_are_found_out() -> None:
     columns = (Column("k", t.BIGINT, key=True), Column("n", t.INT))
     rows = table([{"k": 1, "n": 1}, {"k": 1, "n": 2}], columns).append_column(WEIGHT, pa.array([1, 1], pa.int64()))
     with pytest.raises(DuplicateKey, match="version 7"):
-        list(Encoder(source(columns), no_registry).changes(rows, Origin("t", 2, 7), 0))
+        list(Encoder(source(columns), no_registry).changes(rows, RecordOrigin("t", 2, 7), 0))
 
 
 def test_a_view_without_a_key_has_one_record() -> None:

@@ -9,12 +9,12 @@ from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.partitioner import partition_for
 from strandline.jobs.publish.encoder import live_records
 from strandline.jobs.publish.errors import TopicTaken
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 OURS = (("strandline.view", b"v"),)
 
 
-def test_the_newest_record_of_a_key_counts(lake: Lake) -> None:
+def test_the_newest_record_of_a_key_counts(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     written = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", None), (b"c", None), (b"c", b"3")]
@@ -22,7 +22,7 @@ def test_the_newest_record_of_a_key_counts(lake: Lake) -> None:
     assert live_records(log, "t", "v", bytes) == {b"a": b"2", b"c": b"3"}
 
 
-def test_of_two_partitions_the_one_that_the_key_goes_to_now_counts(lake: Lake) -> None:
+def test_of_two_partitions_the_one_that_the_key_goes_to_now_counts(lake: LakeLayout) -> None:
     """A key's records before partitions were added lie elsewhere."""
     log = LocalLog(lake)
     log.ensure_topic("t", 2)
@@ -36,7 +36,7 @@ def test_of_two_partitions_the_one_that_the_key_goes_to_now_counts(lake: Lake) -
 @pytest.mark.parametrize(
     ("headers", "said"), [((), "no view published"), ((("strandline.view", b"w"),), "of the view 'w'")]
 )
-def test_records_of_others_are_found(lake: Lake, headers: tuple[tuple[str, bytes], ...], said: str) -> None:
+def test_records_of_others_are_found(lake: LakeLayout, headers: tuple[tuple[str, bytes], ...], said: str) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", [Record(b"a", b"1", 0, OURS), Record(b"b", b"1", 0, headers)])

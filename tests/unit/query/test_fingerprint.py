@@ -7,7 +7,7 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import fingerprint
 from strandline.jobs.sql.from_text import parse_query
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 
 TEXT = """
@@ -21,7 +21,7 @@ CREATE MATERIALIZED VIEW windows AS
 """
 
 
-def test_a_definition_keeps_its_fingerprint_and_its_shared_tables(lake: Lake) -> None:
+def test_a_definition_keeps_its_fingerprint_and_its_shared_tables(lake: LakeLayout) -> None:
     catalog = catalog_of(lake, TEXT)
     made = {d.name: d.fingerprint for d in catalog.definitions() if isinstance(d, View)}
     tables = [stage.table for stage in plan(catalog.get("sales"), catalog).stages]
@@ -29,7 +29,7 @@ def test_a_definition_keeps_its_fingerprint_and_its_shared_tables(lake: Lake) ->
     assert tables == ["shared__6f0f45435a5f", "sales"]
 
 
-def test_a_view_of_windows_that_does_not_show_them_keeps_its_fingerprint(lake: Lake) -> None:
+def test_a_view_of_windows_that_does_not_show_them_keeps_its_fingerprint(lake: LakeLayout) -> None:
     """Such views were made before their bounds were columns: their texts are read as they were."""
     catalog = catalog_of(lake, TEXT)
     text = (

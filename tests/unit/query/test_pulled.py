@@ -14,13 +14,13 @@ from strandline.jobs.query.logical import Block, OrderItem, PullQuery
 from strandline.jobs.query.pulled import column_name
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.from_text import parse_query
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.query_text import NESTING_SOURCES, shown, sql
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, NESTING_SOURCES)
 
 
@@ -98,7 +98,7 @@ CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
 
 
 @pytest.fixture
-def ordered_catalog(lake: Lake) -> Catalog:
+def ordered_catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 
@@ -212,7 +212,7 @@ REFUSED_SOURCES = "CREATE STREAM s (id INT KEY, k VARCHAR, v INT, a ARRAY<INT>);
 
 
 @pytest.fixture
-def refused_catalog(lake: Lake) -> Catalog:
+def refused_catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, REFUSED_SOURCES)
 
 

@@ -32,7 +32,7 @@ from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import widen
 from strandline.state_store.errors import DiskFailed, WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.support.altered_lake import PIPELINE, alter, columns, made, rows, run, take_in
 from tests.support.begun_lake import begins_with
@@ -100,7 +100,7 @@ class Query:
 
 @pytest.mark.parametrize("by_driver", [True, False], ids=["driver", "query"])
 def test_a_run_takes_the_columns_between_two_micro_batches(
-    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, by_driver: bool
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch, by_driver: bool
 ) -> None:
     """Records have the field from the beginning; those before the change are read without it, those after it with."""
     topics = open_log(settings, lake)
@@ -135,7 +135,7 @@ def test_a_run_takes_the_columns_between_two_micro_batches(
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", [*BEFORE_THE_COLUMNS, *AFTER_THE_COLUMNS] if AT_LENGTH else NEXT_TO_THEM)
-def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings, lake: Lake) -> None:
+def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings, lake: LakeLayout) -> None:
     assert exit_code(alter, lake.root, failpoint=place) == KILLED
     assert rows(lake, "shops") == (OLD if place in BEFORE_THE_COLUMNS else NEW)
     drain(settings, PIPELINE)  # ends what was begun
@@ -150,7 +150,7 @@ def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings,
 
 
 def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
-    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event log has the columns, the rows of the keyed table do not yet: it cannot be given up any more."""
 
@@ -169,7 +169,9 @@ def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
     assert_correct(lake, PIPELINE)
 
 
-def test_a_fault_before_it_leaves_the_source(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_before_it_leaves_the_source(
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*_: object) -> None:
         raise DiskFailed("the disk is full")
 
@@ -184,7 +186,7 @@ def test_a_fault_before_it_leaves_the_source(settings: Settings, lake: Lake, mon
     assert rows(lake, "shops") == NEW
 
 
-def test_a_view_that_is_about_to_be_replaced_comes_first(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_is_about_to_be_replaced_comes_first(settings: Settings, lake: LakeLayout) -> None:
     """Its next definition was made over the columns of before."""
     view = Catalog(lake).get("all_shops")
     assert isinstance(view, View)
@@ -196,7 +198,7 @@ def test_a_view_that_is_about_to_be_replaced_comes_first(settings: Settings, lak
 
 
 def test_what_is_registered_while_columns_are_about_to_come_was_read_without_them(
-    settings: Settings, lake: Lake
+    settings: Settings, lake: LakeLayout
 ) -> None:
     """A run that is in a long micro-batch has not taken the columns yet."""
     session = Interpreter(settings, PIPELINE)
@@ -218,7 +220,7 @@ def test_what_is_registered_while_columns_are_about_to_come_was_read_without_the
     assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
 
 
-def test_what_was_read_before_the_columns_and_is_registered_after_them(settings: Settings, lake: Lake) -> None:
+def test_what_was_read_before_the_columns_and_is_registered_after_them(settings: Settings, lake: LakeLayout) -> None:
     slow = Interpreter(settings, PIPELINE)
     [statement] = parse("CREATE MATERIALIZED VIEW more AS SELECT * FROM shops")
     assert isinstance(statement, CreateView)
@@ -230,7 +232,7 @@ def test_what_was_read_before_the_columns_and_is_registered_after_them(settings:
     assert_correct(lake, PIPELINE)
 
 
-def test_two_processes_that_alter_at_once_are_told(settings: Settings, lake: Lake) -> None:
+def test_two_processes_that_alter_at_once_are_told(settings: Settings, lake: LakeLayout) -> None:
     errors: list[BaseException] = []
     together = Event()
 

@@ -28,7 +28,7 @@ from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import CommitConflict, InputReplaced
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import TableSpec
 from tests.support.invariants import assert_correct
@@ -46,7 +46,7 @@ class Attempts:
     """Attempts of one pipeline's refresh, each with a DuckDB engine of its own, as in workers."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
-        self.settings, self.lake, self._stack = settings, Lake(settings.lake), stack
+        self.settings, self.lake, self._stack = settings, LakeLayout(settings.lake), stack
 
     def attempt(self) -> Refreshed:
         catalog = Catalog(self.lake)

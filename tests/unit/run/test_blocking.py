@@ -14,7 +14,7 @@ from strandline.jobs.run.pipeline import drain, follow
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.on_disk import on_disk
@@ -34,7 +34,7 @@ CORRECTION = {"shop": "a", "item": "x", "qty": -98}
 
 def made(settings: Settings) -> None:
     """A lake in which everything is approved: total 5."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     list(Interpreter(settings, "sales").run(SALES))
     list(Interpreter(settings, PIPELINE).run(BY_SHOP.format("", 10) + MOST))
     list(Interpreter(settings, "elsewhere").run(ELSEWHERE))
@@ -46,12 +46,14 @@ def made(settings: Settings) -> None:
 template, lake = begins_with(made)
 
 
-def seen(lake: Lake) -> tuple[object, object, object]:
+def seen(lake: LakeLayout) -> tuple[object, object, object]:
     """The total of the shop, and what the two views that read it say of it."""
     return rows(lake, "by_shop")[0][2], rows(lake, "most")[0][0], rows(lake, "least")[0][0]
 
 
-def test_what_reads_the_view_waits_in_every_pipeline_and_goes_on_by_itself(settings: Settings, lake: Lake) -> None:
+def test_what_reads_the_view_waits_in_every_pipeline_and_goes_on_by_itself(
+    settings: Settings, lake: LakeLayout
+) -> None:
     assert seen(lake) == (5, 5, 5)
     events(lake, [BAD], first=1, epoch=1)
     held = drain(settings, PIPELINE).held
@@ -70,7 +72,7 @@ def test_what_reads_the_view_waits_in_every_pipeline_and_goes_on_by_itself(setti
     assert_correct(lake, PIPELINE)
 
 
-def test_an_expectation_that_was_changed_is_asked_again(settings: Settings, lake: Lake) -> None:
+def test_an_expectation_that_was_changed_is_asked_again(settings: Settings, lake: LakeLayout) -> None:
     events(lake, [BAD], first=1, epoch=1)
     drain(settings, PIPELINE)
     list(Interpreter(settings, PIPELINE).run(BY_SHOP.format("", 1000)))
@@ -78,7 +80,7 @@ def test_an_expectation_that_was_changed_is_asked_again(settings: Settings, lake
     assert seen(lake)[:2] == (105, 105)
 
 
-def test_a_new_expectation_holds_for_rows_that_are_there(settings: Settings, lake: Lake) -> None:
+def test_a_new_expectation_holds_for_rows_that_are_there(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, PIPELINE).run(BY_SHOP.format("", 4)))
     assert "stays at its version 1" in drain(settings, PIPELINE).held["by_shop"]
     events(lake, [{**GOOD, "qty": -1}], first=1, epoch=1)
@@ -86,14 +88,14 @@ def test_a_new_expectation_holds_for_rows_that_are_there(settings: Settings, lak
     assert seen(lake)[:2] == (4, 4)
 
 
-def test_rows_that_a_replacement_brings_are_asked_about_too(settings: Settings, lake: Lake) -> None:
+def test_rows_that_a_replacement_brings_are_asked_about_too(settings: Settings, lake: LakeLayout) -> None:
     next_one = BY_SHOP.format("OR REPLACE", 10).replace("SUM(qty)", "SUM(qty) * 100")
     list(Interpreter(settings, PIPELINE).run(next_one))
     assert drain(settings, PIPELINE).held
     assert seen(lake)[:2] == (500, 5)
 
 
-def test_a_view_that_never_was_right_is_not_read_at_all(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_never_was_right_is_not_read_at_all(settings: Settings, lake: LakeLayout) -> None:
     text = """CREATE TABLE twice WITH (EXPECT =
       '[{expect_table_row_count_to_be_between: {min_value: 2}, blocking: true}]')
       AS SELECT shop, SUM(qty) AS total FROM sales GROUP BY shop;
@@ -110,7 +112,9 @@ def _drained(folder: Path, pipeline: str) -> None:
     drain(load_settings(lake=folder), pipeline)
 
 
-def test_a_kill_before_the_approval_lets_nobody_read_what_was_not_validated(settings: Settings, lake: Lake) -> None:
+def test_a_kill_before_the_approval_lets_nobody_read_what_was_not_validated(
+    settings: Settings, lake: LakeLayout
+) -> None:
     folder = on_disk(lake.root)
     events(lake, [BAD], first=1, epoch=1)
     assert exit_code(_drained, folder, PIPELINE, failpoint="before-approval:1") == -signal.SIGKILL
@@ -120,7 +124,7 @@ def test_a_kill_before_the_approval_lets_nobody_read_what_was_not_validated(sett
     assert drain(settings, PIPELINE).held
 
 
-def test_a_continuous_run_holds_and_releases(settings: Settings, lake: Lake) -> None:
+def test_a_continuous_run_holds_and_releases(settings: Settings, lake: LakeLayout) -> None:
     stop = Event()
     run = Thread(target=follow, args=(settings, PIPELINE, stop))
     run.start()

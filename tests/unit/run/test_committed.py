@@ -8,13 +8,13 @@ import pytest
 from strandline.jobs.run import committed as module
 from strandline.jobs.run.committed import Counted, committed, count
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 
 
 @pytest.fixture
-def table(lake: Lake) -> ArrowTable:
+def table(lake: LakeLayout) -> ArrowTable:
     """A table with three epochs after its creation: two rows come, one more, and one of them goes."""
     schema = pa.schema([pa.field("id", pa.int64())])
     made = ArrowTable(lake.table("v"), schema, TableSpec("v", (("id", "BIGINT"),), "keyed", key=("id",)))
@@ -25,7 +25,7 @@ def table(lake: Lake) -> ArrowTable:
     return made
 
 
-def test_every_commit_after_a_version_counts_whoever_made_it(table: ArrowTable, lake: Lake) -> None:
+def test_every_commit_after_a_version_counts_whoever_made_it(table: ArrowTable, lake: LakeLayout) -> None:
     path = lake.table("v")
     assert count(path, 1, 3) == Counted(1, 1, 2, whole=True)
     assert count(path, 3, 3) == Counted(0, 0, 0, whole=True)
@@ -34,14 +34,14 @@ def test_every_commit_after_a_version_counts_whoever_made_it(table: ArrowTable, 
     assert (report.version, report.rows, report.inserted, report.deleted) == (3, 2, 3, 1)
 
 
-def test_a_version_that_the_table_has_not_reached_is_of_a_former_one(table: ArrowTable, lake: Lake) -> None:
+def test_a_version_that_the_table_has_not_reached_is_of_a_former_one(table: ArrowTable, lake: LakeLayout) -> None:
     report = committed("v", lake.table("v"), 17)
     assert report is not None
     assert (report.inserted, report.deleted) == (3, 1)
 
 
 def test_what_is_gone_or_too_much_is_not_called_whole(
-    table: ArrowTable, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    table: ArrowTable, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_COMMITS", 2)
     assert count(lake.table("v"), -1, 3) == Counted(1, 1, 2, whole=False)

@@ -24,7 +24,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
@@ -36,12 +36,12 @@ template, lake = begins_with(made)
 
 
 @pytest.fixture
-def session(settings: Settings, lake: Lake) -> Interpreter:
+def session(settings: Settings, lake: LakeLayout) -> Interpreter:
     return Interpreter(settings, PIPELINE)
 
 
 def test_a_fault_after_the_commit_of_the_swap_does_not_undo_it(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*given: Any) -> None:
         swap.swap(*given)
@@ -60,7 +60,7 @@ def test_a_fault_after_the_commit_of_the_swap_does_not_undo_it(
 
 
 def test_a_swap_that_duckdb_cannot_compute_leaves_the_view(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> str:
         raise duckdb.OutOfMemoryException("Out of Memory Error: it does not fit")
@@ -76,7 +76,7 @@ def test_a_swap_that_duckdb_cannot_compute_leaves_the_view(
 
 
 def test_an_intent_that_is_taken_back_at_the_last_moment_is_not_put_again(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken_back(context: RunContext, standby: Standby, **options: bool) -> Head:
         with locked(lake.catalog):
@@ -91,7 +91,7 @@ def test_an_intent_that_is_taken_back_at_the_last_moment_is_not_put_again(
 
 
 def test_a_view_that_is_dropped_while_its_next_definition_is_made_ready_stays_dropped(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = operate_replace._make_ready
 
@@ -110,7 +110,7 @@ def test_a_view_that_is_dropped_while_its_next_definition_is_made_ready_stays_dr
 
 
 def test_rows_that_only_a_former_key_told_apart_are_all_in_the_difference(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     """Two shops with one row of the view each, alike but for the shop, which nobody selected."""
     by_qty = "SELECT qty, COUNT(*) AS n FROM sales WHERE qty < 5 GROUP BY qty"
@@ -127,7 +127,7 @@ def test_rows_that_only_a_former_key_told_apart_are_all_in_the_difference(
     assert [each for each in verify(settings, ["counts"], deep=True) if each.ok is False] == []
 
 
-def test_a_definition_with_the_same_rows_has_a_feed_that_says_nothing(session: Interpreter, lake: Lake) -> None:
+def test_a_definition_with_the_same_rows_has_a_feed_that_says_nothing(session: Interpreter, lake: LakeLayout) -> None:
     """Without a file that lists changes, other readers of Delta would see all rows go and come."""
     head = reader.head(lake.table("by_shop"))
     assert head is not None
@@ -140,7 +140,7 @@ def test_a_definition_with_the_same_rows_has_a_feed_that_says_nothing(session: I
     assert rows(lake, "by_shop") == BEFORE
 
 
-def test_a_broken_file_of_listed_changes_is_found(session: Interpreter, lake: Lake) -> None:
+def test_a_broken_file_of_listed_changes_is_found(session: Interpreter, lake: LakeLayout) -> None:
     head = reader.head(lake.table("by_shop"))
     assert head is not None
     list(session.run(NEXT))
@@ -152,7 +152,7 @@ def test_a_broken_file_of_listed_changes_is_found(session: Interpreter, lake: La
 
 
 def test_an_intent_out_of_sight_is_not_taken_for_none(
-    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that did not see it would go on with the former definition, after a swap perhaps."""
     present = Catalog(lake).get("by_shop")
@@ -172,7 +172,7 @@ def test_an_intent_out_of_sight_is_not_taken_for_none(
         Catalog(lake)
 
 
-def test_a_view_of_another_pipeline_that_is_behind_reads_across_the_swap(settings: Settings, lake: Lake) -> None:
+def test_a_view_of_another_pipeline_that_is_behind_reads_across_the_swap(settings: Settings, lake: LakeLayout) -> None:
     """Its input keeps the key in `__state`, which has other fields before and after; the commits on both sides add."""
     first = "CREATE MATERIALIZED VIEW counts AS SELECT COUNT(*) AS n, SUM(qty) AS total FROM sales GROUP BY shop"
     then = "CREATE OR REPLACE MATERIALIZED VIEW counts AS SELECT MAX(item) AS last, COUNT(*) AS n, SUM(qty) AS total"

@@ -30,7 +30,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.event_commits import commit_events
 from tests.support.lake_tables import NOON
 
@@ -46,7 +46,7 @@ Rows = Sequence[tuple[Any, ...]]
 class Failing:
     """A lake with one view `v` over `s`, `u` and `e`."""
 
-    def __init__(self, settings: Settings, lake: Lake, view: str) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout, view: str) -> None:
         self.settings, self.lake = settings, lake
         self._offsets = dict.fromkeys("sue", 0)
         list(Interpreter(settings, "sources").run(SOURCES))
@@ -124,7 +124,7 @@ class Failing:
 EXAMPLE = "CREATE MATERIALIZED VIEW v AS SELECT id, 10 / n AS x FROM s;"
 
 
-def test_one_bad_row_is_one_dead_letter_on_every_path(settings: Settings, lake: Lake) -> None:
+def test_one_bad_row_is_one_dead_letter_on_every_path(settings: Settings, lake: LakeLayout) -> None:
     """The checks are green without a rebuild, and a rebuild changes nothing."""
     made = Failing(settings, lake, EXAMPLE)
     made.came([(1, 0), (2, 2), (3, 3)])
@@ -139,7 +139,7 @@ def test_one_bad_row_is_one_dead_letter_on_every_path(settings: Settings, lake: 
     assert made.wrong() == []
 
 
-def test_a_text_that_is_no_number_is_a_dead_letter(settings: Settings, lake: Lake) -> None:
+def test_a_text_that_is_no_number_is_a_dead_letter(settings: Settings, lake: LakeLayout) -> None:
     view = "CREATE MATERIALIZED VIEW v AS SELECT id, CAST(t AS INT) AS x, CAST(kind AS TIME) AS at FROM s;"
     made = Failing(settings, lake, view)
     made.came([(1, 0, "x", None), (2, 0, "7", "10:00:00"), (3, 0, None, "noon"), (4, 0, None, None)])
@@ -148,7 +148,9 @@ def test_a_text_that_is_no_number_is_a_dead_letter(settings: Settings, lake: Lak
     assert made.wrong() == []
 
 
-def test_dead_letters_that_are_lost_are_found(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_that_are_lost_are_found(
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = Failing(settings, lake, EXAMPLE)
     with monkeypatch.context() as patch:
         patch.setattr(guarded_stage, "guarded", _kept_nowhere)
@@ -260,7 +262,7 @@ class Ways:
 def ways(tmp_path_factory: pytest.TempPathFactory) -> Ways:
     text = "\n".join(map(created, VIEWS))
     many, one = (
-        Failing(settings, Lake(settings.lake), text)
+        Failing(settings, LakeLayout(settings.lake), text)
         for settings in (Settings(lake=tmp_path_factory.mktemp(each) / "lake") for each in ("many", "one"))
     )
     whole: dict[str, list[Any]] = {"s": [], "u": [], "e": [], "gone": []}
@@ -288,7 +290,7 @@ def test_nothing_that_the_views_share_is_wrong(ways: Ways) -> None:
     assert ways.wrong == []
 
 
-def test_a_view_that_stops_goes_on_when_the_row_is_corrected(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_stops_goes_on_when_the_row_is_corrected(settings: Settings, lake: LakeLayout) -> None:
     made = Failing(settings, lake, EXAMPLE.replace("v AS", "v WITH (ERRORS = 'stop') AS"))
     made.came([(2, 2)])
     with pytest.raises(StrandlineError) as stopped:
@@ -304,7 +306,7 @@ def test_a_view_that_stops_goes_on_when_the_row_is_corrected(settings: Settings,
     assert made.wrong() == []
 
 
-def test_null_is_null_on_every_path(settings: Settings, lake: Lake) -> None:
+def test_null_is_null_on_every_path(settings: Settings, lake: LakeLayout) -> None:
     made = Failing(settings, lake, EXAMPLE.replace("v AS", "v WITH (ERRORS = 'null') AS"))
     made.came([(1, 0), (2, 2)])
     assert made.rows() == [(1, None), (2, 5)]
@@ -313,7 +315,7 @@ def test_null_is_null_on_every_path(settings: Settings, lake: Lake) -> None:
     assert made.wrong() == []
 
 
-def test_an_error_that_no_row_of_the_join_has_stops_nothing(settings: Settings, lake: Lake) -> None:
+def test_an_error_that_no_row_of_the_join_has_stops_nothing(settings: Settings, lake: LakeLayout) -> None:
     """An engine may ask for the quotient before the join; the row joins nothing."""
     view = "SELECT s.id, 10 / s.n AS x FROM s JOIN u ON s.id = u.id"
     made = Failing(settings, lake, f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'stop') AS {view};")
@@ -335,7 +337,7 @@ SUMS: dict[str, Callable[[list[int]], int]] = {
 
 
 @pytest.mark.parametrize("call", SUMS)
-def test_a_sum_out_of_range_is_null_and_comes_back(settings: Settings, lake: Lake, call: str) -> None:
+def test_a_sum_out_of_range_is_null_and_comes_back(settings: Settings, lake: LakeLayout, call: str) -> None:
     view = f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'null') AS SELECT kind, {call} AS x FROM s GROUP BY kind;"
     made = Failing(settings, lake, view)
     present: dict[int, int] = {}
@@ -349,7 +351,7 @@ def test_a_sum_out_of_range_is_null_and_comes_back(settings: Settings, lake: Lak
     assert made.rebuild() == (before, [])
 
 
-def test_a_running_sum_out_of_range_is_null(settings: Settings, lake: Lake) -> None:
+def test_a_running_sum_out_of_range_is_null(settings: Settings, lake: LakeLayout) -> None:
     call = f"SUM(n * {BIG}) OVER (ORDER BY id)"
     made = Failing(
         settings, lake, f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'null') AS SELECT id, {call} AS x FROM s;"
@@ -359,7 +361,7 @@ def test_a_running_sum_out_of_range_is_null(settings: Settings, lake: Lake) -> N
     assert made.wrong() == []
 
 
-def test_a_sum_out_of_range_stops_a_view_and_a_pull(settings: Settings, lake: Lake) -> None:
+def test_a_sum_out_of_range_stops_a_view_and_a_pull(settings: Settings, lake: LakeLayout) -> None:
     query = f"SELECT kind, SUM(n * {BIG}) AS x FROM s GROUP BY kind"
     made = Failing(settings, lake, f"CREATE MATERIALIZED VIEW v AS {query};")
     made.came([(1, 1, None, "a")])
@@ -371,7 +373,7 @@ def test_a_sum_out_of_range_stops_a_view_and_a_pull(settings: Settings, lake: La
         list(Interpreter(settings, "views").run(f"{query};"))
 
 
-def test_a_pull_of_its_own_select_has_an_error_where_a_row_fails(settings: Settings, lake: Lake) -> None:
+def test_a_pull_of_its_own_select_has_an_error_where_a_row_fails(settings: Settings, lake: LakeLayout) -> None:
     """It has no dead letters to put the row in; its own text says what is to be done with it."""
     made = Failing(settings, lake, "")
     made.came([(1, 0, "x"), (2, 2, "7")], [(2, 1, "1")])
@@ -390,7 +392,7 @@ def test_a_pull_of_its_own_select_has_an_error_where_a_row_fails(settings: Setti
 
 @pytest.mark.parametrize(("reads", "stops"), [("s", False), ("v", True)])
 def test_a_rebuild_fails_only_where_what_reads_it_stands_still(
-    settings: Settings, lake: Lake, reads: str, *, stops: bool
+    settings: Settings, lake: LakeLayout, reads: str, *, stops: bool
 ) -> None:
     views = f"""
         CREATE MATERIALIZED VIEW v AS SELECT id, n FROM s;
@@ -404,7 +406,7 @@ def test_a_rebuild_fails_only_where_what_reads_it_stands_still(
     assert failing.rows() == [(1, 0)]
 
 
-def test_a_row_that_is_in_several_groups_is_one_dead_letter(settings: Settings, lake: Lake) -> None:
+def test_a_row_that_is_in_several_groups_is_one_dead_letter(settings: Settings, lake: LakeLayout) -> None:
     views = """
         CREATE MATERIALIZED VIEW v AS SELECT t, COUNT(10 / n) AS c FROM e
           WINDOW HOPPING (SIZE 9 SECONDS, ADVANCE BY 3 SECONDS) GROUP BY t;
@@ -417,7 +419,7 @@ def test_a_row_that_is_in_several_groups_is_one_dead_letter(settings: Settings, 
     assert made.wrong("v", "w") == []
 
 
-def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Settings, lake: Lake) -> None:
+def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Settings, lake: LakeLayout) -> None:
     sets = {"v": "ROLLUP (10 / n)", "w": "GROUPING SETS ((10 / n), (kind), ())", "x": "CUBE (10 / n, kind)"}
     made = Failing(
         settings,
@@ -437,7 +439,7 @@ def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Setti
     assert made.wrong(*sets) == []
 
 
-def test_a_row_that_fails_beside_a_window_function_is_in_no_window(settings: Settings, lake: Lake) -> None:
+def test_a_row_that_fails_beside_a_window_function_is_in_no_window(settings: Settings, lake: LakeLayout) -> None:
     """What stands beside the call is the row's own: it does not stop the view, whatever QUALIFY keeps."""
     ranked = "ROW_NUMBER() OVER (PARTITION BY kind ORDER BY id)"
     views = f"""
@@ -455,7 +457,7 @@ def test_a_row_that_fails_beside_a_window_function_is_in_no_window(settings: Set
     assert made.wrong("v", "w") == []
 
 
-def test_the_nearest_row_fails_and_no_other_takes_its_place(settings: Settings, lake: Lake) -> None:
+def test_the_nearest_row_fails_and_no_other_takes_its_place(settings: Settings, lake: LakeLayout) -> None:
     made = Failing(
         settings,
         lake,
@@ -467,7 +469,7 @@ def test_the_nearest_row_fails_and_no_other_takes_its_place(settings: Settings, 
     assert made.wrong("v") == []
 
 
-def test_a_distance_leads_out_of_no_range(settings: Settings, lake: Lake) -> None:
+def test_a_distance_leads_out_of_no_range(settings: Settings, lake: LakeLayout) -> None:
     views = """
         CREATE MATERIALIZED VIEW v WITH (ERRORS = 'stop') AS SELECT id,
           COUNT(*) OVER (ORDER BY n RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS c FROM s;

@@ -15,7 +15,7 @@ from strandline.jobs.model.report import EarlyEvents, TableReport
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, heartbeat, read_beat
 from strandline.jobs.run.stream import PipelineStream
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.waiting import wait_until
 
 EARLY = EarlyEvents("s", "products", 3, 7)
@@ -23,7 +23,7 @@ REPORT = TableReport("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few 
 
 
 @pytest.fixture
-def stream(lake: Lake, settings: Settings) -> PipelineStream:
+def stream(lake: LakeLayout, settings: Settings) -> PipelineStream:
     """As much of a stream as a heartbeat looks at."""
     found: Any = SimpleNamespace(
         **{"pipeline": "shop", "lake": lake, "settings": settings, "sources": [], "failures": {}},
@@ -32,13 +32,13 @@ def stream(lake: Lake, settings: Settings) -> PipelineStream:
     return cast(PipelineStream, found)
 
 
-def beat_of(lake: Lake) -> Heartbeat:
+def beat_of(lake: LakeLayout) -> Heartbeat:
     found = read_beat(lake, "shop")
     assert found is not None
     return found
 
 
-def test_it_beats_from_the_start_on_and_says_how_far_the_run_is(stream: PipelineStream, lake: Lake) -> None:
+def test_it_beats_from_the_start_on_and_says_how_far_the_run_is(stream: PipelineStream, lake: LakeLayout) -> None:
     with heartbeat(stream, "continuous", lambda: (REPORT,), 0.02):
         first = beat_of(lake)
         assert (first.pipeline, first.mode, first.ended, first.refreshed) == ("shop", "continuous", False, None)
@@ -56,7 +56,7 @@ def test_it_beats_from_the_start_on_and_says_how_far_the_run_is(stream: Pipeline
     assert not last.is_running
 
 
-def test_a_run_that_fails_says_why_in_its_last_beat(stream: PipelineStream, lake: Lake) -> None:
+def test_a_run_that_fails_says_why_in_its_last_beat(stream: PipelineStream, lake: LakeLayout) -> None:
     with pytest.raises(TopicMissing), heartbeat(stream, "drain", tuple, 60):
         raise TopicMissing("topic 't' is not there", hint="create it")
     last = beat_of(lake)
@@ -71,7 +71,7 @@ def test_a_run_that_fails_says_why_in_its_last_beat(stream: PipelineStream, lake
 
 
 def test_a_beat_that_cannot_be_written_does_not_end_the_run(
-    stream: PipelineStream, lake: Lake, caplog: pytest.LogCaptureFixture
+    stream: PipelineStream, lake: LakeLayout, caplog: pytest.LogCaptureFixture
 ) -> None:
     Path(str(lake.root)).mkdir()
     (Path(str(lake.root)) / "runs").write_text("in the way")
@@ -81,14 +81,14 @@ def test_a_beat_that_cannot_be_written_does_not_end_the_run(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "process": 7}'])
-def test_a_beat_that_does_not_read_counts_as_none(text: str, lake: Lake) -> None:
+def test_a_beat_that_does_not_read_counts_as_none(text: str, lake: LakeLayout) -> None:
     path = Path(str(lake.run("shop")))
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert read_beat(lake, "shop") is None
 
 
-def test_silence_is_of_runs_that_should_speak(stream: PipelineStream, lake: Lake) -> None:
+def test_silence_is_of_runs_that_should_speak(stream: PipelineStream, lake: LakeLayout) -> None:
     with heartbeat(stream, "drain", tuple, 60):
         alive = beat_of(lake)
     assert not alive.is_silent(alive.at)
@@ -98,7 +98,7 @@ def test_silence_is_of_runs_that_should_speak(stream: PipelineStream, lake: Lake
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_clock_that_is_set_makes_no_live_run_silent_and_no_silent_one_live(
-    stream: PipelineStream, lake: Lake, hours: int
+    stream: PipelineStream, lake: LakeLayout, hours: int
 ) -> None:
     with heartbeat(stream, "continuous", tuple, 60):
         alive = beat_of(lake)
@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_makes_no_live_run_silent_and_no_silent_one_live(
     assert past(alive, SILENT_SECONDS + 1).is_silent(now)
 
 
-def test_the_clocks_of_both_tell_the_silence_of_another_host(stream: PipelineStream, lake: Lake) -> None:
+def test_the_clocks_of_both_tell_the_silence_of_another_host(stream: PipelineStream, lake: LakeLayout) -> None:
     """Also of this one before its last boot: the monotonic clock began anew."""
     with heartbeat(stream, "continuous", tuple, 60):
         alive = beat_of(lake)

@@ -16,7 +16,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS
@@ -30,12 +30,12 @@ CREATE TABLE closed AS SELECT shop, COUNT(*) AS n FROM sales {WINDOW} EMIT FINAL
 
 
 @pytest.fixture(autouse=True)
-def _made(settings: Settings, lake: Lake) -> None:
+def _made(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     sales(lake, [12, 3, 40, 4], 0)
 
 
-def sales(lake: Lake, seconds: Sequence[int], epoch: int, clock: int = 0) -> None:
+def sales(lake: LakeLayout, seconds: Sequence[int], epoch: int, clock: int = 0) -> None:
     """One commit of the event log: an event at each of these seconds, in order of arrival."""
     rows: list[dict[str, object]] = []
     for place, second in enumerate(seconds):
@@ -50,7 +50,7 @@ def late(settings: Settings) -> dict[str, int | None]:
     return {table.name: table.late for table in drain(settings, "shop").tables}
 
 
-def test_late_rows_are_counted_also_when_they_are_all_that_came(settings: Settings, lake: Lake) -> None:
+def test_late_rows_are_counted_also_when_they_are_all_that_came(settings: Settings, lake: LakeLayout) -> None:
     assert late(settings) == {"sales": None, "by_shop": 1, "closed": 1}
     before = reader.head(lake.table("by_shop"))
     sales(lake, [5, 6], 1, clock=40)
@@ -75,7 +75,9 @@ drain(Settings(lake=Path(sys.argv[1])), "shop")
 
 
 @pytest.mark.parametrize("step", ["inside-refresh", "after-log-entry", "after-refresh-commit"])
-def test_a_refresh_that_is_killed_and_repeated_counts_nothing_twice(settings: Settings, lake: Lake, step: str) -> None:
+def test_a_refresh_that_is_killed_and_repeated_counts_nothing_twice(
+    settings: Settings, lake: LakeLayout, step: str
+) -> None:
     late(settings)
     sales(lake, [41, 5, 6], 1, clock=40)
     environment = os.environ | {"STRANDLINE_FAILPOINT": step}
@@ -85,7 +87,7 @@ def test_a_refresh_that_is_killed_and_repeated_counts_nothing_twice(settings: Se
     assert_correct(lake, "shop")
 
 
-def test_a_session_that_can_take_a_row_is_not_shown_as_final(settings: Settings, lake: Lake) -> None:
+def test_a_session_that_can_take_a_row_is_not_shown_as_final(settings: Settings, lake: LakeLayout) -> None:
     window = "WINDOW SESSION (10 SECONDS, GRACE PERIOD 3 SECONDS) GROUP BY shop EMIT FINAL"
     list(Interpreter(settings, "shop").run(f"CREATE TABLE over AS SELECT shop, COUNT(*) AS n FROM sales {window};"))
     shown = []
@@ -99,7 +101,7 @@ def test_a_session_that_can_take_a_row_is_not_shown_as_final(settings: Settings,
 
 
 @pytest.mark.parametrize(("window", "failing"), [("TUMBLING (SIZE 10 SECONDS", 3), ("SESSION (5 SECONDS", 2)])
-def test_a_row_that_is_late_does_not_fail(settings: Settings, lake: Lake, window: str, failing: int) -> None:
+def test_a_row_that_is_late_does_not_fail(settings: Settings, lake: LakeLayout, window: str, failing: int) -> None:
     call = f"COUNT(CAST(shop AS INT)) AS n FROM sales WINDOW {window}, GRACE PERIOD 3 SECONDS) GROUP BY shop"
     list(Interpreter(settings, "shop").run(f"CREATE TABLE v AS SELECT shop, {call};"))
     drain(settings, "shop")

@@ -24,7 +24,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import CommitsLost
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 
 SHOP = """
@@ -47,7 +47,7 @@ def shop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return made
 
 
-def lose(lake: Lake, table: str) -> None:
+def lose(lake: LakeLayout, table: str) -> None:
     """The newest commit, as a disk does that had not kept what it said."""
     path = lake.table(table)
     on_disk(log.commit_file(path, log.versions(path)[-1])).unlink()
@@ -68,7 +68,7 @@ ASKED: dict[str, Callable[[Settings], Any]] = {
 
 
 @pytest.mark.parametrize("asked", list(ASKED))
-def test_a_select_is_an_error(shop: Settings, lake: Lake, asked: str) -> None:
+def test_a_select_is_an_error(shop: Settings, lake: LakeLayout, asked: str) -> None:
     assert ASKED[asked](shop)
     lose(lake, "by_shop")
     with pytest.raises(CommitsLost, match="'by_shop' are lost: it is at version 1, and 'most' was computed from its"):
@@ -76,7 +76,7 @@ def test_a_select_is_an_error(shop: Settings, lake: Lake, asked: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["sales", "by_shop"])
-def test_what_the_error_names_mends_it(shop: Settings, lake: Lake, table: str) -> None:
+def test_what_the_error_names_mends_it(shop: Settings, lake: LakeLayout, table: str) -> None:
     before = rows(shop, "SELECT * FROM by_shop;"), rows(shop, "SELECT * FROM most;")
     lose(lake, table)
     with pytest.raises(CommitsLost) as lost:
@@ -89,7 +89,7 @@ def test_what_the_error_names_mends_it(shop: Settings, lake: Lake, table: str) -
     assert [each for each in verify(shop, deep=True) if each.ok is False] == []
 
 
-def test_the_surfaces_of_a_server_say_so(shop: Settings, lake: Lake, tmp_path: Path) -> None:
+def test_the_surfaces_of_a_server_say_so(shop: Settings, lake: LakeLayout, tmp_path: Path) -> None:
     surfaces: dict[str, Callable[[TestClient], Any]] = {
         "sql": lambda client: client.post("/v1/query", json={"sql": "SELECT * FROM by_shop"}),
         "key": lambda client: client.get("/v1/views/by_shop/rows/a"),
@@ -108,7 +108,7 @@ def test_the_surfaces_of_a_server_say_so(shop: Settings, lake: Lake, tmp_path: P
             assert {answer.json()["code"] for answer in found.values()} == {"store.commits_lost"}
 
 
-def test_another_table_of_the_name_has_lost_nothing(shop: Settings, lake: Lake) -> None:
+def test_another_table_of_the_name_has_lost_nothing(shop: Settings, lake: LakeLayout) -> None:
     """It is begun anew with fewer versions than its reader, which a run tells of."""
     list(Interpreter(shop).run("DROP VIEW wide; DROP VIEW most; DROP TABLE by_shop;"))
     list(Interpreter(shop, "shop").run("CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop;"))
@@ -117,7 +117,7 @@ def test_another_table_of_the_name_has_lost_nothing(shop: Settings, lake: Lake) 
 
 
 def test_a_commit_that_comes_while_it_is_looked_for_is_not_lost(
-    shop: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    shop: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = log.newest_version
     first = [True]

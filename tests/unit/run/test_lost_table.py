@@ -21,7 +21,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.delta import heads
 from strandline.state_store.errors import TableLost
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 
 SHOP = """
@@ -42,7 +42,7 @@ def shop(settings: Settings) -> Settings:
     return made
 
 
-def lose(lake: Lake, table: str) -> None:
+def lose(lake: LakeLayout, table: str) -> None:
     shutil.rmtree(on_disk(lake.table(table)))
 
 
@@ -53,7 +53,7 @@ def rows(settings: Settings, text: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("table", ["sales", "prices", "by_shop", "most"])
-def test_a_select_of_a_lost_table_is_an_error(shop: Settings, lake: Lake, table: str) -> None:
+def test_a_select_of_a_lost_table_is_an_error(shop: Settings, lake: LakeLayout, table: str) -> None:
     lose(lake, table)
     with pytest.raises(TableLost, match=f"the table of '{table}' is lost"):
         rows(shop, f"SELECT * FROM {table};")
@@ -61,7 +61,7 @@ def test_a_select_of_a_lost_table_is_an_error(shop: Settings, lake: Lake, table:
         next(iter(next(iter(Interpreter(shop).run(f"SELECT * FROM {table} EMIT CHANGES;"))).rows))  # type: ignore[union-attr]
 
 
-def test_status_verify_and_runs_say_so_and_a_rebuild_mends_it(shop: Settings, lake: Lake) -> None:
+def test_status_verify_and_runs_say_so_and_a_rebuild_mends_it(shop: Settings, lake: LakeLayout) -> None:
     before = rows(shop, "SELECT * FROM by_shop;")
     lose(lake, "by_shop")
     (state,) = [row[-1] for row in status(shop).rows if row[1] == "by_shop"]
@@ -78,7 +78,7 @@ def test_status_verify_and_runs_say_so_and_a_rebuild_mends_it(shop: Settings, la
     assert [each for each in verify(shop, deep=True) if each.ok is False] == []
 
 
-def test_a_lost_event_log_is_not_begun_anew_by_a_run(shop: Settings, lake: Lake) -> None:
+def test_a_lost_event_log_is_not_begun_anew_by_a_run(shop: Settings, lake: LakeLayout) -> None:
     """Its events may be gone from the topic by now: whoever wants it read again says so."""
     lose(lake, "sales")
     with pytest.raises(TableLost):
@@ -86,13 +86,13 @@ def test_a_lost_event_log_is_not_begun_anew_by_a_run(shop: Settings, lake: Lake)
     assert not on_disk(lake.table("sales")).exists()
 
 
-def test_what_was_never_made_is_empty(settings: Settings, lake: Lake) -> None:
+def test_what_was_never_made_is_empty(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     assert rows(settings, "SELECT * FROM by_shop;") == []
     assert "store.table_lost" not in {row[-1] for row in status(settings).rows}
 
 
-def test_a_dropped_table_is_not_lost(shop: Settings, lake: Lake) -> None:
+def test_a_dropped_table_is_not_lost(shop: Settings, lake: LakeLayout) -> None:
     lose(lake, "most")
     list(Interpreter(shop).run("DROP VIEW most;"))
     list(Interpreter(shop, "shop").run("CREATE MATERIALIZED VIEW most AS SELECT MAX(n) AS m FROM by_shop;"))
@@ -102,7 +102,7 @@ def test_a_dropped_table_is_not_lost(shop: Settings, lake: Lake) -> None:
     assert set(heads.marked(lake)) == {"sales", "prices", "prices__log", "by_shop", "most"}
 
 
-def test_a_lake_that_is_older_than_marks_gets_them(shop: Settings, lake: Lake) -> None:
+def test_a_lake_that_is_older_than_marks_gets_them(shop: Settings, lake: LakeLayout) -> None:
     shutil.rmtree(on_disk(lake.begun))
     drain(shop, "shop", in_driver=True)
     assert "by_shop" in heads.marked(lake)
@@ -111,7 +111,7 @@ def test_a_lake_that_is_older_than_marks_gets_them(shop: Settings, lake: Lake) -
         rows(shop, "SELECT * FROM by_shop;")
 
 
-def test_another_table_in_its_place_is_noticed(shop: Settings, lake: Lake) -> None:
+def test_another_table_in_its_place_is_noticed(shop: Settings, lake: LakeLayout) -> None:
     lose(lake, "most")
     heads.forget(lake, "most")
     drain(shop, "shop", in_driver=True)
@@ -121,7 +121,9 @@ def test_another_table_in_its_place_is_noticed(shop: Settings, lake: Lake) -> No
     assert "another table" in next(each.what for each in verify(shop) if each.ok is False and each.table == "most")
 
 
-def test_a_server_is_not_ready(shop: Settings, lake: Lake, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_not_ready(
+    shop: Settings, lake: LakeLayout, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("strandline.jobs.server.state.server._LOST_SECONDS", 0.0)
     assert Catalog(lake).find("by_shop") is not None
     with TestClient(application(shop, ServerOptions(tmp_path / "server", queries=1)), "http://127.0.0.1") as client:

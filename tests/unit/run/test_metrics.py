@@ -25,7 +25,7 @@ from strandline.jobs.run.metrics import PipelineMetrics, answering
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import ObjectMissing
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.objects import ObjectStorage
 from strandline.state_store.storage.requests import REQUESTS
 from tests.support.scraped import Scrape, parsed, scrape, value
@@ -54,7 +54,7 @@ def drained(settings: Settings, pipeline: str = "shop") -> list[Scrape]:
     return found
 
 
-def test_a_run_shows_its_epochs_rows_and_steps(settings: Settings, lake: Lake) -> None:
+def test_a_run_shows_its_epochs_rows_and_steps(settings: Settings, lake: LakeLayout) -> None:
     settings = shown(settings)
     list(Interpreter(settings, "shop").run(SHOP + "INSERT INTO sales VALUES ('a', 2), ('b', 5), ('a', 1);"))
     [found] = drained(settings)
@@ -82,7 +82,7 @@ def test_a_run_shows_its_epochs_rows_and_steps(settings: Settings, lake: Lake) -
     assert value(found, "strandline_table_stopped", table="by_shop") == 0
 
 
-def test_records_that_do_not_decode_are_counted(settings: Settings, lake: Lake) -> None:
+def test_records_that_do_not_decode_are_counted(settings: Settings, lake: LakeLayout) -> None:
     settings = shown(settings)
     list(Interpreter(settings, "shop").run(SHOP))
     open_log(settings, lake).produce("sales", [Record(None, b"{", 0), Record(None, b'{"shop": "a"}', 0)])
@@ -90,7 +90,7 @@ def test_records_that_do_not_decode_are_counted(settings: Settings, lake: Lake) 
     assert value(found, "strandline_dead_letters_total", table="sales") == 1
 
 
-def test_a_view_that_stops_is_shown(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_stops_is_shown(settings: Settings, lake: LakeLayout) -> None:
     view = "CREATE TABLE t WITH (ERRORS = 'stop') AS SELECT shop, SUM(CAST(shop AS INT)) AS n FROM sales GROUP BY shop;"
     list(Interpreter(settings, "shop").run(SHOP + view + "INSERT INTO sales VALUES ('a', 2);"))
     with pytest.raises(ViewsStopped):
@@ -111,7 +111,7 @@ def test_a_probe_is_told_whether_the_run_is_ready(settings: Settings) -> None:
         assert _get(port, "/health") == (200, "up\n")
         assert _get(port, "/ready") == (200, "standby\n")
         assert _get(port, "/else")[0] == 404
-        stream: Any = type("Stream", (), {"settings": settings, "lake": Lake(settings.lake), "refreshed": None})()
+        stream: Any = type("Stream", (), {"settings": settings, "lake": LakeLayout(settings.lake), "refreshed": None})()
         metrics.begun(stream)
         assert _get(port, "/ready") == (503, "starting\n")
         stream.refreshed = (1, 2)
@@ -129,7 +129,9 @@ def _get(port: int | None, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_a_port_that_is_taken_ends_no_run(settings: Settings, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_port_that_is_taken_ends_no_run(
+    settings: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = settings.model_copy(update={"metrics": MetricsSettings(port=taken.getsockname()[1])})
         list(Interpreter(settings, "shop").run(SHOP + "INSERT INTO sales VALUES ('a', 2);"))
@@ -138,7 +140,7 @@ def test_a_port_that_is_taken_ends_no_run(settings: Settings, lake: Lake, caplog
 
 
 def test_an_observer_that_fails_ends_no_run(
-    settings: Settings, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fault(*_: object) -> None:
         raise ZeroDivisionError("planted")

@@ -16,7 +16,7 @@ from strandline.jobs.run.open_lineage import _Datasets
 from strandline.jobs.run.pipeline import drain, opened
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.http_receiver import Receiver, receiver
 
 SHOP = """
@@ -43,7 +43,7 @@ def events(catalog: Receiver, job: str) -> list[dict[str, Any]]:
     return [each for each in found if each["job"]["name"] == job]
 
 
-def test_a_run_tells_what_it_reads_and_writes_down_to_columns(settings: Settings, lake: Lake) -> None:
+def test_a_run_tells_what_it_reads_and_writes_down_to_columns(settings: Settings, lake: LakeLayout) -> None:
     with receiver() as catalog:
         settings = told(settings, catalog, api_key="secret", namespace="prod")
         list(Interpreter(settings, "shop").run(SHOP))
@@ -85,7 +85,7 @@ def test_a_run_tells_what_it_reads_and_writes_down_to_columns(settings: Settings
     assert {each["name"] for each in table[1]["inputs"]} == {str(lake.table("shops__log"))}
 
 
-def test_topics_of_kafka_have_their_brokers_name(settings: Settings, lake: Lake) -> None:
+def test_topics_of_kafka_have_their_brokers_name(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     kafka = settings.kafka.model_copy(update={"bootstrap_servers": "one:9092,two:9092"})
     settings = settings.model_copy(update={"kafka": kafka})
@@ -94,7 +94,7 @@ def test_topics_of_kafka_have_their_brokers_name(settings: Settings, lake: Lake)
     assert (read.namespace, read.name) == ("kafka://one:9092", "sales")
 
 
-def test_a_run_that_fails_says_so(settings: Settings, lake: Lake) -> None:
+def test_a_run_that_fails_says_so(settings: Settings, lake: LakeLayout) -> None:
     with receiver() as catalog:
         settings = told(settings, catalog)
         list(Interpreter(settings, "shop").run(SHOP))
@@ -106,7 +106,7 @@ def test_a_run_that_fails_says_so(settings: Settings, lake: Lake) -> None:
     assert "'t'" in last["run"]["facets"]["errorMessage"]["message"]
 
 
-def test_epochs_that_follow_soon_are_told_together(settings: Settings, lake: Lake) -> None:
+def test_epochs_that_follow_soon_are_told_together(settings: Settings, lake: LakeLayout) -> None:
     with receiver() as catalog:
         settings = told(settings, catalog, seconds=3600)
         list(Interpreter(settings, "shop").run(SHOP))
@@ -127,7 +127,7 @@ def test_epochs_that_follow_soon_are_told_together(settings: Settings, lake: Lak
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", None])
 def test_a_catalog_that_takes_nothing_costs_no_run(
-    settings: Settings, lake: Lake, url: str | None, caplog: pytest.LogCaptureFixture
+    settings: Settings, lake: LakeLayout, url: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with receiver() as catalog:
         catalog.status = 401

@@ -19,7 +19,7 @@ from strandline.jobs.run.orphans import end_orphan, noted, sole_writer
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import LockLost, WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import WriterLock, writer_lock
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
@@ -43,18 +43,18 @@ def jvm() -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
-def _note(lake: Lake) -> Path:
+def _note(lake: LakeLayout) -> Path:
     return on_disk(lake.lock("p")).with_suffix(".jvm")
 
 
-def _killed_run(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
+def _killed_run(lake: LakeLayout, jvm: subprocess.Popen[bytes]) -> None:
     done = subprocess.run([sys.executable, "-c", _KILLED_RUN, str(lake.root), str(jvm.pid)], check=False)
     assert done.returncode == -9
     assert _note(lake).exists()
 
 
 @contextmanager
-def _file_lock(lake: Lake, owner: str) -> Iterator[WriterLock]:
+def _file_lock(lake: LakeLayout, owner: str) -> Iterator[WriterLock]:
     """The writer's lock of a lake on a disk: only beside a file is there a note."""
     with sole_writer(lake, "p", owner) as lock:
         assert isinstance(lock, WriterLock)
@@ -62,7 +62,7 @@ def _file_lock(lake: Lake, owner: str) -> Iterator[WriterLock]:
 
 
 @pytest.mark.kill
-def test_the_jvm_of_a_killed_run_is_ended_by_the_next(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
+def test_the_jvm_of_a_killed_run_is_ended_by_the_next(lake: LakeLayout, jvm: subprocess.Popen[bytes]) -> None:
     _killed_run(lake, jvm)
     with sole_writer(lake, "p", "run/2"):
         assert jvm.wait(timeout=PATIENCE_SECONDS) == -9
@@ -71,7 +71,7 @@ def test_the_jvm_of_a_killed_run_is_ended_by_the_next(lake: Lake, jvm: subproces
 @pytest.mark.kill
 @pytest.mark.parametrize(("field", "value"), [("started", "1"), ("host", "elsewhere"), ("boot", "another")])
 def test_another_process_with_the_same_pid_is_left_alone(
-    lake: Lake, jvm: subprocess.Popen[bytes], field: str, value: str, caplog: pytest.LogCaptureFixture
+    lake: LakeLayout, jvm: subprocess.Popen[bytes], field: str, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pids are used again: only pid, start time, boot and host together name a process."""
     _killed_run(lake, jvm)
@@ -84,7 +84,7 @@ def test_another_process_with_the_same_pid_is_left_alone(
 
 
 def test_the_jvm_of_a_run_whose_lock_was_taken_away_is_not_ended(
-    lake: Lake, settings: Settings, jvm: subprocess.Popen[bytes]
+    lake: LakeLayout, settings: Settings, jvm: subprocess.Popen[bytes]
 ) -> None:
     """The second run gets a lock on a new file; it stops, and the first one notices its loss."""
     list(Interpreter(settings, "p").run("CREATE STREAM s (id INT);"))
@@ -98,7 +98,9 @@ def test_the_jvm_of_a_run_whose_lock_was_taken_away_is_not_ended(
     assert not _note(lake).exists()
 
 
-def test_a_run_that_lost_its_lock_leaves_the_note_of_the_next_alone(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
+def test_a_run_that_lost_its_lock_leaves_the_note_of_the_next_alone(
+    lake: LakeLayout, jvm: subprocess.Popen[bytes]
+) -> None:
     with _file_lock(lake, "run/1") as first:
         with noted(jvm.pid, first):
             on_disk(lake.lock("p")).unlink()
@@ -112,12 +114,12 @@ def test_a_run_that_lost_its_lock_leaves_the_note_of_the_next_alone(lake: Lake, 
 
 
 @pytest.mark.parametrize("text", ["", "not a note", "999999999 5", "[]", '{"jvm": {"pid": 7}, "token": "x"}'])
-def test_a_note_that_names_nobody_is_no_orphan(text: str, lake: Lake) -> None:
+def test_a_note_that_names_nobody_is_no_orphan(text: str, lake: LakeLayout) -> None:
     with writer_lock(on_disk(lake.lock("p")), "run/1") as lock:
         _note(lake).write_text(text)
         assert not end_orphan(_note(lake), lock)
 
 
-def test_without_a_note_there_is_no_orphan(lake: Lake) -> None:
+def test_without_a_note_there_is_no_orphan(lake: LakeLayout) -> None:
     with writer_lock(on_disk(lake.lock("p")), "run/1") as lock:
         assert not end_orphan(_note(lake), lock)

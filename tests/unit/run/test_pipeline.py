@@ -16,7 +16,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 
@@ -29,7 +29,7 @@ def before_the_lock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Call
 
     def arrange(text: str) -> None:
         @contextmanager
-        def late(lake: Lake, name: str, owner: str) -> Iterator[HeldLock]:
+        def late(lake: LakeLayout, name: str, owner: str) -> Iterator[HeldLock]:
             list(Interpreter(settings, "p").run(text))
             with orphans.sole_writer(lake, name, owner) as lock:
                 yield lock
@@ -68,13 +68,13 @@ def test_a_pipeline_that_is_dropped_before_the_lock_is_taken_does_not_run(
     assert not seen
 
 
-def test_a_pipeline_that_is_not_there_gets_no_lock(settings: Settings, lake: Lake) -> None:
+def test_a_pipeline_that_is_not_there_gets_no_lock(settings: Settings, lake: LakeLayout) -> None:
     with pytest.raises(PipelineMissing):
         drain(settings, "p")
     assert not lake.lock("p").exists()
 
 
-def test_a_definition_is_not_replaced_while_its_pipeline_runs(settings: Settings, lake: Lake) -> None:
+def test_a_definition_is_not_replaced_while_its_pipeline_runs(settings: Settings, lake: LakeLayout) -> None:
     session = Interpreter(settings, "p")
     list(session.run(STREAM))
     with writer_lock(on_disk(lake.lock("p")), "run/1"), pytest.raises(WriterBusy):
@@ -82,7 +82,7 @@ def test_a_definition_is_not_replaced_while_its_pipeline_runs(settings: Settings
 
 
 def test_what_was_dropped_and_created_anew_elsewhere_is_dropped_under_the_lock_of_its_new_pipeline(
-    settings: Settings, lake: Lake
+    settings: Settings, lake: LakeLayout
 ) -> None:
     """The session that drops has read the catalog long ago."""
     old = Interpreter(settings, "p")

@@ -16,7 +16,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
 from tests.support.waiting import PATIENCE_SECONDS
@@ -47,7 +47,7 @@ Ride = tuple[int, str | None, int | None]
 class Rides:
     """The lake and the events that came."""
 
-    def __init__(self, settings: Settings, lake: Lake) -> None:
+    def __init__(self, settings: Settings, lake: LakeLayout) -> None:
         self.settings, self.lake, self.epochs, self.offset = settings, lake, 0, 0
         list(Interpreter(settings, "shop").run(SHOP))
 
@@ -75,7 +75,7 @@ class Rides:
 
 
 @pytest.fixture
-def rides(settings: Settings, lake: Lake) -> Rides:
+def rides(settings: Settings, lake: LakeLayout) -> Rides:
     return Rides(settings, lake)
 
 

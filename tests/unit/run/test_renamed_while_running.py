@@ -15,7 +15,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.outlook import outlook
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.stream import PipelineStream
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.altered_lake import PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
 from tests.unit.run.test_altered_while_running import Query, a_record_at_a_time
@@ -29,7 +29,7 @@ NAMES = {
 
 @pytest.mark.parametrize("by_driver", [True, False], ids=["driver", "query"])
 def test_a_run_goes_on_whatever_its_definitions_are_called(
-    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, by_driver: bool
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch, by_driver: bool
 ) -> None:
     made(settings)
     sent = [{"shop": "b", "qty": number} for number in range(6)]

@@ -12,7 +12,7 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
@@ -40,7 +40,7 @@ NEXT_TO_THE_SWAP = ("after-adoption", "after-replacement-definition")
 template, lake = begins_with(made)
 
 
-def assert_tidy(lake: Lake) -> None:
+def assert_tidy(lake: LakeLayout) -> None:
     """Views equal their SQL, and the lake has their tables, the shared ones that are read, and no others."""
     assert_correct(lake, PIPELINE)
     assert replacements.begun(lake) == []
@@ -51,7 +51,7 @@ def assert_tidy(lake: Lake) -> None:
     assert {name.partition("__")[0] for name in inner} <= {v.name for v in views if v.maintenance.state == "full"}
 
 
-def test_a_run_takes_it_and_what_shares_the_stages_sees_nothing(settings: Settings, lake: Lake) -> None:
+def test_a_run_takes_it_and_what_shares_the_stages_sees_nothing(settings: Settings, lake: LakeLayout) -> None:
     others = {name: rows(lake, name) for name in ("a", "b")}
     with (
         running(settings, lake, PIPELINE),
@@ -70,7 +70,9 @@ def test_a_run_takes_it_and_what_shares_the_stages_sees_nothing(settings: Settin
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", [*BEFORE_THE_SWAP, *AFTER_THE_SWAP] if AT_LENGTH else NEXT_TO_THE_SWAP)
-def test_a_kill_leaves_the_former_or_the_next_definition_whole(place: str, settings: Settings, lake: Lake) -> None:
+def test_a_kill_leaves_the_former_or_the_next_definition_whole(
+    place: str, settings: Settings, lake: LakeLayout
+) -> None:
     assert exit_code(replace_view, lake.root, NEXT, failpoint=place) == KILLED
     assert rows(lake, "c") == (BEFORE if place in BEFORE_THE_SWAP else AFTER)
     events(lake, [{"shop": "c", "item": "x", "qty": 9}], first=4, epoch=1)
@@ -85,7 +87,7 @@ def test_a_kill_leaves_the_former_or_the_next_definition_whole(place: str, setti
 
 
 @pytest.mark.kill
-def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: Lake) -> None:
+def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: LakeLayout) -> None:
     assert exit_code(replace_view, lake.root, NEXT, failpoint="after-adoption") == KILLED
     list(Interpreter(settings, PIPELINE).run(NEXT))
     assert rows(lake, "c") == AFTER
@@ -93,7 +95,7 @@ def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: Lake) -> N
 
 
 @pytest.mark.parametrize("seed", range(40 if AT_LENGTH else 2))
-def test_random_replacements_of_views_that_share(seed: int, settings: Settings, lake: Lake) -> None:
+def test_random_replacements_of_views_that_share(seed: int, settings: Settings, lake: LakeLayout) -> None:
     """After each step every view is what its SQL gives, and no table is there that nobody reads."""
     pick = random.Random(seed)
     session, at = Interpreter(settings, PIPELINE), 4

@@ -24,7 +24,7 @@ from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import CreateView
 from strandline.state_store import changelog
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
@@ -59,7 +59,7 @@ NEXT_TO_THE_SWAP = ("after-standby-proof", "before-log-entry:2", "after-log-entr
 template, lake = begins_with(made)
 
 
-def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Settings, lake: Lake) -> None:
+def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Settings, lake: LakeLayout) -> None:
     head = reader.head(lake.table("by_shop"))
     assert head is not None
     later: Rows = [("a", 1, 5, 5), ("b", 2, 11, 9)]
@@ -95,7 +95,7 @@ def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Setting
     assert_correct(lake, PIPELINE)
 
 
-def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Settings, lake: Lake) -> None:
+def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Settings, lake: LakeLayout) -> None:
     """A row for which the next definition has no value comes after its proof."""
     text = NEXT.replace("MAX(qty) AS most", "MAX(10 / (qty - 5)) AS most")
     catalog = Catalog(lake)
@@ -119,7 +119,9 @@ def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Setting
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", [*BEFORE_THE_SWAP, *AFTER_THE_SWAP] if AT_LENGTH else NEXT_TO_THE_SWAP)
-def test_a_kill_leaves_the_former_or_the_next_definition_whole(place: str, settings: Settings, lake: Lake) -> None:
+def test_a_kill_leaves_the_former_or_the_next_definition_whole(
+    place: str, settings: Settings, lake: LakeLayout
+) -> None:
     assert exit_code(replace_by_shop, lake.root, failpoint=place) == KILLED
     assert rows(lake, "by_shop") == (BEFORE if place in BEFORE_THE_SWAP else AFTER)
     events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)

@@ -10,7 +10,7 @@ from strandline.jobs.model.settings import SparkSettings
 from strandline.jobs.run import session
 from strandline.jobs.run.spark import session_conf
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.open import StorageOptions, lake_path
 
 _OPTIONS = StorageOptions(
@@ -18,12 +18,12 @@ _OPTIONS = StorageOptions(
 )
 
 
-def lake(url: str) -> Lake:
-    return Lake(lake_path(url, _OPTIONS if url.startswith("s3:") else None))
+def lake(url: str) -> LakeLayout:
+    return LakeLayout(lake_path(url, _OPTIONS if url.startswith("s3:") else None))
 
 
 def test_a_lake_on_a_disk_needs_no_jars(tmp_path: Path) -> None:
-    assert session.jars(Lake(tmp_path)) == []
+    assert session.jars(LakeLayout(tmp_path)) == []
 
 
 def test_missing_jars_are_named_with_the_command_that_fetches_them(

@@ -20,7 +20,7 @@ from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import follow
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.s3_server import BUCKET, S3Server
@@ -39,7 +39,9 @@ def held(settings: Settings, environment: dict[str, str], log: Path, kills: int)
 
 
 @pytest.mark.kill
-def test_a_killed_run_on_a_disk_is_followed_by_its_standby(settings: Settings, lake: Lake, tmp_path: Path) -> None:
+def test_a_killed_run_on_a_disk_is_followed_by_its_standby(
+    settings: Settings, lake: LakeLayout, tmp_path: Path
+) -> None:
     held(settings, {"STRANDLINE_LAKE": str(lake.root)}, tmp_path / "log", KILLS)
 
 
@@ -62,7 +64,7 @@ def test_a_killed_run_on_an_object_store_is_followed_when_its_lease_has_ended(
 
 
 def test_a_standby_that_is_told_to_stop_ends_without_the_lock(
-    settings: Settings, lake: Lake, caplog: pytest.LogCaptureFixture
+    settings: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture
 ) -> None:
     list(Interpreter(settings, "shop").run(PIPELINE))
     stop = Event()

@@ -16,13 +16,13 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.session import Session
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.errors import LockLost
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
 
 
 @pytest.fixture
-def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
+def stream(lake: LakeLayout, settings: Settings) -> Iterator[PipelineStream]:
     with writer_lock(on_disk(lake.lock("p")), "run/1") as lock:
         yield PipelineStream(Session(settings, lake, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock)
 
@@ -37,7 +37,7 @@ def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     ids=["refresh", "drain", "micro-batch"],
 )
 def test_no_step_goes_on_without_the_lock(
-    stream: PipelineStream, lake: Lake, step: Callable[[PipelineStream], None]
+    stream: PipelineStream, lake: LakeLayout, step: Callable[[PipelineStream], None]
 ) -> None:
     stream.refresh()
     on_disk(lake.lock("p")).unlink()
@@ -46,7 +46,7 @@ def test_no_step_goes_on_without_the_lock(
 
 
 def test_a_replacement_in_another_pipeline_wakes_nobody(
-    stream: PipelineStream, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    stream: PipelineStream, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may stand for long: whoever began it was killed, and its pipeline has not run since."""
     view = View(
@@ -70,7 +70,7 @@ def test_a_replacement_in_another_pipeline_wakes_nobody(
     assert len(refreshes) == 1, "the one that every run begins with"
 
 
-def test_an_idle_run_notices_it_too(stream: PipelineStream, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_run_notices_it_too(stream: PipelineStream, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Event()
     monkeypatch.setattr(stop, "wait", lambda _seconds: on_disk(lake.lock("p")).unlink())
     with pytest.raises(LockLost):

@@ -9,7 +9,7 @@ import pytest
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.altered_lake import rows
 from tests.support.invariants import assert_correct
 
@@ -22,7 +22,9 @@ INSERT INTO visits VALUES (1, '2024-05-01T10:00'), (2, '2024-05-02T10:00'), (3, 
 """
 
 
-def test_rows_leave_when_their_time_is_over(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_leave_when_their_time_is_over(
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     list(Interpreter(settings, "shop").run(DAY))
     found = []
     for hours in (0, 23, 25):

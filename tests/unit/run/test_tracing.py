@@ -13,7 +13,7 @@ from strandline.jobs.run.observing import Observers
 from strandline.jobs.run.pipeline import drain, opened
 from strandline.jobs.run.tracing import Tracing
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.http_receiver import receiver
 
 SHOP = """
@@ -36,7 +36,7 @@ def traced(settings: Settings, rounds: Sequence[str]) -> list[ReadableSpan]:
     return list(exporter.get_finished_spans())
 
 
-def test_a_round_has_its_steps_below_it(settings: Settings, lake: Lake) -> None:
+def test_a_round_has_its_steps_below_it(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     spans = traced(settings, [""])
     [root] = [each for each in spans if each.name == "round"]
@@ -62,12 +62,12 @@ def test_a_round_has_its_steps_below_it(settings: Settings, lake: Lake) -> None:
     assert root.start_time <= refresh.start_time
 
 
-def test_a_round_that_commits_nothing_leaves_no_span(settings: Settings, lake: Lake) -> None:
+def test_a_round_that_commits_nothing_leaves_no_span(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     assert len([each for each in traced(settings, ["", "", ""]) if each.name == "round"]) == 1
 
 
-def test_a_view_that_fails_is_an_error_of_its_round(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_fails_is_an_error_of_its_round(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     spans = traced(settings, ["", "INSERT INTO sales VALUES ('x', 1);"])
     last = [each for each in spans if each.name == "round"][-1]
@@ -75,7 +75,7 @@ def test_a_view_that_fails_is_an_error_of_its_round(settings: Settings, lake: La
     assert [(each.attributes or {})["strandline.table"] for each in last.events] == ["bad"]
 
 
-def test_spans_reach_a_collector(settings: Settings, lake: Lake) -> None:
+def test_spans_reach_a_collector(settings: Settings, lake: LakeLayout) -> None:
     with receiver() as collector:
         settings = settings.model_copy(update={"tracing": TracingSettings(endpoint=f"{collector.url}/")})
         list(Interpreter(settings, "shop").run(SHOP))
@@ -86,7 +86,7 @@ def test_spans_reach_a_collector(settings: Settings, lake: Lake) -> None:
     assert b"strandline.pipeline" in sent
 
 
-def test_a_collector_that_is_away_costs_no_run(settings: Settings, lake: Lake) -> None:
+def test_a_collector_that_is_away_costs_no_run(settings: Settings, lake: LakeLayout) -> None:
     settings = settings.model_copy(update={"tracing": TracingSettings(endpoint="http://127.0.0.1:1")})
     list(Interpreter(settings, "shop").run(SHOP))
     assert drain(settings, "shop", in_driver=True).epochs == 1

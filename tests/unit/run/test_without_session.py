@@ -10,7 +10,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.support.altered_lake import rows
 from tests.support.invariants import assert_correct
@@ -30,7 +30,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.jobs.run.spark.spark_session", refused)
 
 
-def test_views_behind_their_logs_are_refreshed_by_duckdb(settings: Settings, lake: Lake) -> None:
+def test_views_behind_their_logs_are_refreshed_by_duckdb(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}, {"shop": "b", "qty": 5}])
     report = drain(settings, "shop")
@@ -40,7 +40,7 @@ def test_views_behind_their_logs_are_refreshed_by_duckdb(settings: Settings, lak
     assert all(each.inserted == 0 for each in again.tables)
 
 
-def test_what_is_small_is_taken_in_by_the_driver(settings: Settings, lake: Lake) -> None:
+def test_what_is_small_is_taken_in_by_the_driver(settings: Settings, lake: LakeLayout) -> None:
     interpreter = Interpreter(settings, "shop")
     list(interpreter.run(SHOP))
     for count in (1, 2):
@@ -51,7 +51,7 @@ def test_what_is_small_is_taken_in_by_the_driver(settings: Settings, lake: Lake)
         assert rows(lake, "by_shop") == [("a", count, 2), ("b", count, 5)]
 
 
-def test_a_drain_ends_where_the_topics_ended_when_it_began(settings: Settings, lake: Lake) -> None:
+def test_a_drain_ends_where_the_topics_ended_when_it_began(settings: Settings, lake: LakeLayout) -> None:
     interpreter = Interpreter(settings, "shop")
     list(interpreter.run(SHOP + "INSERT INTO sales VALUES ('a', 2);"))
 
@@ -65,7 +65,7 @@ def test_a_drain_ends_where_the_topics_ended_when_it_began(settings: Settings, l
     assert rows(lake, "by_shop") == [("a", 1, 2), ("b", 1, 5)]
 
 
-def test_more_than_the_driver_takes_in_is_for_spark(settings: Settings, lake: Lake) -> None:
+def test_more_than_the_driver_takes_in_is_for_spark(settings: Settings, lake: LakeLayout) -> None:
     """Nothing of it is lost or taken in twice when Spark does not start."""
     interpreter = Interpreter(settings, "shop")
     list(interpreter.run(SHOP))
@@ -77,7 +77,7 @@ def test_more_than_the_driver_takes_in_is_for_spark(settings: Settings, lake: La
     assert_correct(lake, "shop")
 
 
-def test_a_view_whose_rows_a_run_does_not_change_is_fresh(settings: Settings, lake: Lake) -> None:
+def test_a_view_whose_rows_a_run_does_not_change_is_fresh(settings: Settings, lake: LakeLayout) -> None:
     """It commits nothing, so its vector stays behind; what the run has looked at does not wait any more."""
     nested = "SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"
     text = f"CREATE MATERIALIZED VIEW largest AS SELECT MAX(n) AS n FROM ({nested}) AS counted;"
@@ -95,7 +95,7 @@ def test_a_view_whose_rows_a_run_does_not_change_is_fresh(settings: Settings, la
     assert stand() == dict.fromkeys(("by_shop", "most", "largest"), (0, "fresh"))
 
 
-def test_a_view_that_fails_is_reported(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_fails_is_reported(settings: Settings, lake: LakeLayout) -> None:
     text = "CREATE TABLE broken WITH (ERRORS = 'stop') AS SELECT shop, SUM(100 / qty) AS s FROM sales GROUP BY shop;"
     list(Interpreter(settings, "shop").run(SHOP + text))
     lake_tables.events(lake, "sales", [{"shop": "a", "qty": 0}])
@@ -104,7 +104,7 @@ def test_a_view_that_fails_is_reported(settings: Settings, lake: Lake) -> None:
     assert stopped.value.failures["broken"].code == "pipeline.row_failed"
 
 
-def test_only_spark_wanted_is_spark_started(settings: Settings, lake: Lake) -> None:
+def test_only_spark_wanted_is_spark_started(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(SHOP))
     lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}])
     with pytest.raises(ViewsStopped, match="a JVM was started"):

@@ -13,7 +13,7 @@ from strandline.jobs.serve.readable import names_read
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.from_text import parse_query
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append, events
 
 DEFINITIONS = """
@@ -26,7 +26,7 @@ ROWS = [("s1", 45.0, "wheel", 7, [1, 2]), ("s3", 67.0, "engine", 8, []), ("s3", 
 
 
 @pytest.fixture
-def filled(settings: Settings, lake: Lake) -> Interpreter:
+def filled(settings: Settings, lake: LakeLayout) -> Interpreter:
     """Three readings, a second apart, and two averages."""
     session = Interpreter(settings)
     assert list(session.run(DEFINITIONS))

@@ -13,7 +13,7 @@ from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import examples
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
@@ -50,7 +50,7 @@ def test_views_refreshed_in_any_order_are_read_at_one_version_of_their_input(ser
             assert a == b == c
 
 
-def assert_one_input(lake: Lake) -> None:
+def assert_one_input(lake: LakeLayout) -> None:
     cut = newest_snapshot((*VIEWS, "visits"), lake)
     standing = [found for found in cut.tables.values() if found is not None]
     of_visits = {found.versions.get("visits", -1) for found in standing if found.table != "visits"}

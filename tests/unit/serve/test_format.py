@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.jobs.serve.format import Table, cell, display_width, json_line, to_json
+from strandline.jobs.serve.format import TextTable, cell, display_width, json_line, to_json
 
 UTC = dt.UTC
 
@@ -66,7 +66,7 @@ def test_a_decimal_keeps_every_digit(value: Decimal) -> None:
 def test_a_table_looks_as_in_ksqldb() -> None:
     """The projection of the pattern catalogue, as it is printed there but for the case of the names."""
     rows = [("1", "Rome"), ("2", "Rome"), ("3", "Washington")]
-    table = Table.fitting(("package_id", "current_location"), rows)
+    table = TextTable.fitting(("package_id", "current_location"), rows)
     assert [table.header(), *(table.line(row) for row in rows)] == [
         "+------------+------------------+\n|package_id  |current_location  |\n+------------+------------------+",
         "|1           |Rome              |",
@@ -79,13 +79,13 @@ def test_a_table_looks_as_in_ksqldb() -> None:
 def test_every_line_of_a_table_is_as_wide_as_its_rule(texts: list[tuple[str, str]]) -> None:
     """Property: whatever the cells hold (wide, combining or control characters), nothing moves out of its column."""
     rows = [(cell(a), cell(b)) for a, b in texts]
-    for table in (Table.fitting(("a", "b"), rows), Table.within(("a", "b"), columns=30)):
+    for table in (TextTable.fitting(("a", "b"), rows), TextTable.within(("a", "b"), columns=30)):
         lines = [line for row in rows for line in table.line(row).split("\n")]
         assert {display_width(line) for line in lines} <= {len(table.rule)}
 
 
 def test_a_cell_longer_than_its_column_goes_on_in_the_next_line() -> None:
-    table = Table.within(("name",), columns=14)
+    table = TextTable.within(("name",), columns=14)
     assert table.line(["abcdefghijklmno"]) == "|abcdefghijkl|\n|mno         |"
 
 

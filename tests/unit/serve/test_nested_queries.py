@@ -17,7 +17,7 @@ from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.from_text import parse_query
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append, events
 
 DEFINITIONS = """
@@ -28,7 +28,7 @@ DEFINITIONS = """
 
 
 @pytest.fixture
-def session(settings: Settings, lake: Lake) -> Interpreter:
+def session(settings: Settings, lake: LakeLayout) -> Interpreter:
     interpreter = Interpreter(settings)
     assert list(interpreter.run(DEFINITIONS))
     events(lake, "s", [{"k": k, "v": v} for k, v in (("a", 1), ("a", 2), ("b", None), ("c", 2), (None, 3))])
@@ -98,7 +98,7 @@ def test_a_value_has_one_row(session: Interpreter) -> None:
         "SELECT k, n IN (SELECT v FROM u) AS m FROM t",
     ],
 )
-def test_a_view_that_joins_the_same_query_has_the_same_rows(session: Interpreter, lake: Lake, query: str) -> None:
+def test_a_view_that_joins_the_same_query_has_the_same_rows(session: Interpreter, lake: LakeLayout, query: str) -> None:
     joined = recompute_sql(read_query(parse_query(query), Catalog(lake)), "duckdb", fate="error")
     tables = {name: reader.read_rows(lake.table(name), 0) for name in "stu"}
     with QueryEngine(Library((), ())) as duck:

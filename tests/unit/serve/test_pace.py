@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.routes.views import MOST_COMMITS, WINDOW_SECONDS, Pace, pace
+from strandline.jobs.server.routes.views import MOST_COMMITS, WINDOW_SECONDS, TablePace, pace
 from strandline.state_store.delta import log
 from tests.support.served_lake import ServedLake
 
@@ -27,8 +27,8 @@ def test_a_changed_row_counts_twice_and_only_in_the_last_seconds(tmp_path: Path)
     assert newest is not None
     now = log.read_commit(view, newest).timestamp
     # Two rows inserted, then both changed: six.
-    assert pace(view, now) == Pace(rows=2, rows_per_second=6 / WINDOW_SECONDS)
-    assert pace(view, now + WINDOW_SECONDS * 1000) == Pace(rows=2, rows_per_second=0.0)
+    assert pace(view, now) == TablePace(rows=2, rows_per_second=6 / WINDOW_SECONDS)
+    assert pace(view, now + WINDOW_SECONDS * 1000) == TablePace(rows=2, rows_per_second=0.0)
 
 
 def test_a_table_with_very_many_commits_is_measured_over_the_last_of_them(tmp_path: Path) -> None:
@@ -43,4 +43,4 @@ def test_a_table_with_very_many_commits_is_measured_over_the_last_of_them(tmp_pa
     history = log.read_history(stream, newest - MOST_COMMITS, newest)
     changed = sum(commit.record.inserted for commit in history if commit.record and commit.changes_rows)
     found = pace(stream, now)
-    assert found == Pace(MOST_COMMITS + 5, round(changed * 1000 / max(now - since, 1), 1))
+    assert found == TablePace(MOST_COMMITS + 5, round(changed * 1000 / max(now - since, 1), 1))

@@ -11,7 +11,7 @@ from strandline.jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, U
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import NOON, append, delete, events, update
 
 DEFINITIONS = """
@@ -30,7 +30,7 @@ def session(settings: Settings) -> Interpreter:
 
 
 @pytest.fixture
-def filled(session: Interpreter, lake: Lake) -> Interpreter:
+def filled(session: Interpreter, lake: LakeLayout) -> Interpreter:
     """Three readings in two commits, two averages, one sensor with a value of every kind."""
     rows = [("s1", 45.0, "wheel", 7), ("s3", 67.0, "engine", 8), ("s3", 52.0, "wheel", None)]
     made = [dict(zip(("sensor", "reading", "area", "n"), row, strict=True)) for row in rows]
@@ -123,13 +123,13 @@ def test_a_view_that_has_not_run_is_empty(session: Interpreter) -> None:
     assert answer(session, "SELECT * FROM readings LIMIT 5") == []
 
 
-def test_the_newest_version_is_read_with_changed_and_deleted_rows(filled: Interpreter, lake: Lake) -> None:
+def test_the_newest_version_is_read_with_changed_and_deleted_rows(filled: Interpreter, lake: LakeLayout) -> None:
     update(lake, "avg_readings", 1, "sensor = 's3'", avg="52.0")
     delete(lake, "avg_readings", 2, "sensor = 's1'")
     assert answer(filled, "SELECT * FROM avg_readings") == [{"sensor": "s3", "avg": 52.0}]
 
 
-def test_without_order_by_rows_come_by_key_and_events_in_their_order(filled: Interpreter, lake: Lake) -> None:
+def test_without_order_by_rows_come_by_key_and_events_in_their_order(filled: Interpreter, lake: LakeLayout) -> None:
     append(lake, "avg_readings", [{"sensor": "s2", "avg": 1.0}, {"sensor": "s0", "avg": 2.0}], epoch=1)
     assert [row["sensor"] for row in answer(filled, "SELECT sensor FROM avg_readings")] == ["s0", "s1", "s2", "s3"]
     assert [row["reading"] for row in answer(filled, "SELECT reading FROM readings")] == [45.0, 67.0, 52.0]

@@ -14,7 +14,7 @@ from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 from strandline.jobs.serve.subscription import Subscription
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import TableMissing
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append, delete, events, update
 
 DEFINITIONS = """
@@ -63,7 +63,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], N
     def once(work: Callable[[], object]) -> None:
         looks: list[int] = []
 
-        def looked(made: Subscription, lake: Lake) -> int:
+        def looked(made: Subscription, lake: LakeLayout) -> int:
             looks.append(newest(made, lake))
             if len(looks) == 2:
                 work()
@@ -74,7 +74,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], N
     return once
 
 
-def test_the_snapshot_comes_first_then_the_changes_of_each_version(session: Interpreter, lake: Lake) -> None:
+def test_the_snapshot_comes_first_then_the_changes_of_each_version(session: Interpreter, lake: LakeLayout) -> None:
     append(lake, "places", [place(1, 1, "Rome"), place(2, 1, "Paris")])
 
     def change() -> None:
@@ -87,13 +87,13 @@ def test_the_snapshot_comes_first_then_the_changes_of_each_version(session: Inte
 
 
 def test_a_view_without_a_table_is_waited_for(
-    session: Interpreter, lake: Lake, waits: Callable[[Callable[[], object]], None]
+    session: Interpreter, lake: LakeLayout, waits: Callable[[Callable[[], object]], None]
 ) -> None:
     waits(lambda: append(lake, "places", [place(1, 1, "Rome")]))
     assert take(session, "SELECT id FROM places EMIT CHANGES", 1) == [(1,)]
 
 
-def test_a_change_that_the_select_does_not_show_is_no_row(session: Interpreter, lake: Lake) -> None:
+def test_a_change_that_the_select_does_not_show_is_no_row(session: Interpreter, lake: LakeLayout) -> None:
     """Only `n` changes at first: a subscriber to `place` hears of the second update alone."""
     append(lake, "places", [place(1, 1, "Rome")])
 
@@ -106,7 +106,7 @@ def test_a_change_that_the_select_does_not_show_is_no_row(session: Interpreter, 
 
 
 def test_a_row_that_leaves_the_where_is_a_tombstone_and_one_that_enters_is_a_row(
-    session: Interpreter, lake: Lake
+    session: Interpreter, lake: LakeLayout
 ) -> None:
     append(lake, "places", [place(1, 1, "Rome"), place(2, 5, "Paris")])
 
@@ -118,7 +118,7 @@ def test_a_row_that_leaves_the_where_is_a_tombstone_and_one_that_enters_is_a_row
     assert rows == [(5, 2), Tombstone((None, 2)), (7, 1)]
 
 
-def test_a_stream_gives_its_events_in_their_order(session: Interpreter, lake: Lake) -> None:
+def test_a_stream_gives_its_events_in_their_order(session: Interpreter, lake: LakeLayout) -> None:
     events(lake, "checkins", [{"id": 9, "place": "a"}, {"id": 1, "place": "b"}])
 
     def more() -> None:
@@ -128,7 +128,7 @@ def test_a_stream_gives_its_events_in_their_order(session: Interpreter, lake: La
     assert rows == [(0, 9, "a"), (1, 1, "b"), (2, 5, "c"), (3, 1, "b")]
 
 
-def test_rows_that_no_key_tells_apart_come_and_go_by_their_weights(session: Interpreter, lake: Lake) -> None:
+def test_rows_that_no_key_tells_apart_come_and_go_by_their_weights(session: Interpreter, lake: LakeLayout) -> None:
     append(lake, "counts", [{"n": 1}, {"n": 4}, {"n": 1}])
 
     def change() -> None:
@@ -143,7 +143,7 @@ def test_rows_that_no_key_tells_apart_come_and_go_by_their_weights(session: Inte
     ]
 
 
-def test_a_select_without_the_key_gives_the_row_that_went_as_well(session: Interpreter, lake: Lake) -> None:
+def test_a_select_without_the_key_gives_the_row_that_went_as_well(session: Interpreter, lake: LakeLayout) -> None:
     """Also where the key has another spelling: only a column by itself is told to be the key's."""
     append(lake, "places", [place(1, 1, "Rome"), place(2, 1, "Rome")])
     rows = take(
@@ -157,7 +157,7 @@ def test_a_select_without_the_key_gives_the_row_that_went_as_well(session: Inter
 
 
 def test_latest_leaves_the_snapshot_out(
-    session: Interpreter, lake: Lake, waits: Callable[[Callable[[], object]], None]
+    session: Interpreter, lake: LakeLayout, waits: Callable[[Callable[[], object]], None]
 ) -> None:
     append(lake, "places", [place(1, 1, "Rome")])
     waits(lambda: append(lake, "places", [place(2, 1, "Oslo")], 1))
@@ -165,13 +165,13 @@ def test_latest_leaves_the_snapshot_out(
     assert take(session, text, 1) == [(2,)]
 
 
-def test_limit_ends_the_query(session: Interpreter, lake: Lake) -> None:
+def test_limit_ends_the_query(session: Interpreter, lake: LakeLayout) -> None:
     append(lake, "places", [place(1, 1, "Rome"), place(2, 1, "Oslo")])
     assert list(subscribe(session, "SELECT id FROM places EMIT CHANGES LIMIT 1").rows) == [(1,)]
     assert list(subscribe(session, "SELECT id FROM places EMIT CHANGES LIMIT 0").rows) == []
 
 
-def test_a_table_that_is_dropped_ends_the_subscription_with_an_error(session: Interpreter, lake: Lake) -> None:
+def test_a_table_that_is_dropped_ends_the_subscription_with_an_error(session: Interpreter, lake: LakeLayout) -> None:
     append(lake, "places", [place(1, 1, "Rome")])
 
     def drop() -> None:

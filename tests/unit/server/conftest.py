@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve.terms import Limits
+from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake
@@ -25,7 +25,7 @@ DEFINITIONS = """
     CREATE TABLE trips_to AS SELECT town, COUNT(*) AS trips FROM trips GROUP BY town;
 """
 # The time is for tests of that limit to shorten: what shall be answered may come as late as a slow machine gives it.
-LIMITS = Limits(seconds=PATIENCE_SECONDS, memory_bytes=256 << 20, rows=5_000, answer_bytes=4 << 20)
+LIMITS = QueryLimits(seconds=PATIENCE_SECONDS, memory_bytes=256 << 20, rows=5_000, answer_bytes=4 << 20)
 
 
 @pytest.fixture(scope="module")

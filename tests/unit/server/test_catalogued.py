@@ -16,7 +16,7 @@ from strandline.jobs.serve.readable import readable_named
 from strandline.jobs.server.state import catalogued
 from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 STREAM = "CREATE OR REPLACE STREAM s (id BIGINT KEY, {column}) WITH (KAFKA_TOPIC = 't');"
 
@@ -25,7 +25,7 @@ def test_a_relation_of_a_catalog_that_is_read_anew_meanwhile_is_not_kept(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
-    found = Catalogued(Lake(settings.lake))
+    found = Catalogued(LakeLayout(settings.lake))
 
     def slowly(name: str, catalog: Catalog) -> Relation:
         """As a thread that another one overtakes: it defines the stream anew, and reads the catalog again."""
@@ -44,7 +44,7 @@ def test_a_relation_of_a_catalog_that_is_read_anew_meanwhile_is_not_kept(
 def test_a_definition_that_changes_within_one_tick_of_the_disk_is_seen(settings: Settings) -> None:
     """A disk may tell times to some milliseconds, or to seconds."""
     assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     folder = Path(str(lake.catalog))
     told = folder.stat()
     found = Catalogued(lake)
@@ -60,7 +60,7 @@ def test_while_a_view_is_being_replaced_the_catalog_is_read_every_second(
 ) -> None:
     """Its definition is the next one from a commit of its table on; a kill may keep its file from being written."""
     assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
-    lake, now = Lake(settings.lake), [100.0]
+    lake, now = LakeLayout(settings.lake), [100.0]
     monkeypatch.setattr(catalogued, "time", SimpleNamespace(monotonic=lambda: now[0]))
     found = Catalogued(lake)
     before = found.catalog

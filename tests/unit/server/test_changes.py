@@ -20,11 +20,11 @@ from strandline.jobs.serve.errors import ChangesGone, Unauthenticated
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Tombstone
 from strandline.jobs.serve.subscription import Subscription, subscription
-from strandline.jobs.serve.watch import Watch
+from strandline.jobs.serve.watch import CommitWatch
 from strandline.jobs.server.changes import hub as feeds
 from strandline.jobs.server.changes import hub as hubs
 from strandline.jobs.server.changes.events import Place
-from strandline.jobs.server.changes.hub import Hub, Wish
+from strandline.jobs.server.changes.hub import Hub, SubscriptionRequest
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -79,7 +79,7 @@ def closable(sent: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     return sent
 
 
-def subscribe(served: ServedLake, hub: Hub, wish: Wish) -> AsyncGenerator[bytes, None]:
+def subscribe(served: ServedLake, hub: Hub, wish: SubscriptionRequest) -> AsyncGenerator[bytes, None]:
     return closable(hub.subscribe(wish, Catalog(served.lake), Library([], ())))
 
 
@@ -127,16 +127,18 @@ def test_resumed_at_any_event_the_rest_is_the_same(filled: ServedLake, form: str
         hub = Hub(filled.lake, 10, 100)
         newest = reader.head(filled.lake.table("by_town"))
         assert newest is not None
-        wish = Wish(select(), "weights" if form == "weights" else "upserts", Place(0), up_to=newest.version)
+        wish = SubscriptionRequest(
+            select(), "weights" if form == "weights" else "upserts", Place(0), up_to=newest.version
+        )
         whole = events(await taken(subscribe(filled, hub, wish), times=99))
         assert [kind for kind, _, _ in whole].count("progress") == newest.version
         for number, (_, identity, _) in enumerate(whole):
-            again = Wish(select(), wish.form, Place.read(identity), up_to=newest.version)
+            again = SubscriptionRequest(select(), wish.form, Place.read(identity), up_to=newest.version)
             if number + 1 < len(whole):
                 assert events(await taken(subscribe(filled, hub, again), times=99)) == whole[number + 1 :]
-        first = events(await taken(subscribe(filled, hub, Wish(select(), wish.form))))
+        first = events(await taken(subscribe(filled, hub, SubscriptionRequest(select(), wish.form))))
         assert [kind for kind, _, _ in first] == ["row", "row", "row", "progress"]
-        resumed = Wish(select(), wish.form, Place.read(first[0][1]))
+        resumed = SubscriptionRequest(select(), wish.form, Place.read(first[0][1]))
         assert events(await taken(subscribe(filled, hub, resumed))) == first[1:]
         hub.close()
 
@@ -149,12 +151,12 @@ def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
         version = log.newest_version(filled.lake.table("by_town"))
         table: dict[str, object] = {}
         for _, _, data in events(
-            await taken(subscribe(filled, hub, Wish(select(), place=Place(0), up_to=version)), times=9)
+            await taken(subscribe(filled, hub, SubscriptionRequest(select(), place=Place(0), up_to=version)), times=9)
         ):
             if "row" in data:
                 table[str(row_of(data)["town"])] = data["row"]
         bag: dict[str, int] = {}
-        wish = Wish(select(), "weights", Place(0), up_to=version)
+        wish = SubscriptionRequest(select(), "weights", Place(0), up_to=version)
         for _, _, data in events(await taken(subscribe(filled, hub, wish), times=9)):
             if "row" in data:
                 row = json.dumps(data["row"])
@@ -170,7 +172,7 @@ def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
 def test_upserts_of_rows_without_a_key_say_what_came_and_what_went(filled: ServedLake) -> None:
     async def run() -> None:
         hub = Hub(filled.lake, 10, 100)
-        wish = Wish(select("SELECT visits FROM by_town EMIT CHANGES;"), place=Place(1), up_to=2)
+        wish = SubscriptionRequest(select("SELECT visits FROM by_town EMIT CHANGES;"), place=Place(1), up_to=2)
         sent = [data for _, _, data in events(await taken(subscribe(filled, hub, wish)))]
         assert sent == [{"deleted": {"visits": 1}, "weight": -1}, {"row": {"visits": 2}, "weight": 1}, {"version": 2}]
         hub.close()
@@ -206,11 +208,11 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
             heard.append(table)
             hub.told(table)
 
-        with Watch(filled.lake, told, hub.tables), filled.duckdb_engine() as duckdb_engine:
+        with CommitWatch(filled.lake, told, hub.tables), filled.duckdb_engine() as duckdb_engine:
             catalog, functions = Catalog(filled.lake), Library([], ())
             waiting = []
             for _ in range(1_000):
-                wish = Wish(select(), snapshot=False)
+                wish = SubscriptionRequest(select(), snapshot=False)
                 waiting.append(asyncio.create_task(taken(closable(hub.subscribe(wish, catalog, functions)))))
                 await asyncio.sleep(0)
             while hub.subscribers < len(waiting):
@@ -233,9 +235,9 @@ def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: Ser
     async def run() -> None:
         hub = Hub(filled.lake, 10, 2)
         with filled.duckdb_engine() as duckdb_engine:
-            slow = subscribe(filled, hub, Wish(select(), snapshot=True))
+            slow = subscribe(filled, hub, SubscriptionRequest(select(), snapshot=True))
             first = (await anext(slow)).decode()
-            quick = subscribe(filled, hub, Wish(select(), snapshot=False))
+            quick = subscribe(filled, hub, SubscriptionRequest(select(), snapshot=False))
             for number in range(3):
                 coming = asyncio.ensure_future(anext(quick))
                 while hub.subscribers < 2:
@@ -250,7 +252,7 @@ def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: Ser
             rest = events(first + await taken(slow, "error"))
             assert rest[-1][2]["code"] == "serve.slow_reader"
             assert hub.dropped == 1
-            resumed = Wish(select(), place=Place.read(str(rest[-1][2]["last_event_id"])), up_to=6)
+            resumed = SubscriptionRequest(select(), place=Place.read(str(rest[-1][2]["last_event_id"])), up_to=6)
             kinds = [kind for kind, _, _ in events(await taken(subscribe(filled, hub, resumed), times=3))]
             assert kinds == ["change", "progress"] * 3
         hub.close()
@@ -264,9 +266,9 @@ def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLak
     async def run() -> None:
         hub = Hub(filled.lake, 10, 100)
         with pytest.raises(ChangesGone, match="not kept"):
-            subscribe(filled, hub, Wish(select(), place=Place(0)))
+            subscribe(filled, hub, SubscriptionRequest(select(), place=Place(0)))
         with pytest.raises(ChangesGone, match="made anew"):
-            subscribe(filled, hub, Wish(select(), place=Place(2, table="00000000")))
+            subscribe(filled, hub, SubscriptionRequest(select(), place=Place(2, table="00000000")))
         hub.close()
 
     asyncio.run(run())
@@ -275,7 +277,7 @@ def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLak
 def test_a_subscriber_hears_that_the_table_was_dropped(filled: ServedLake) -> None:
     async def run() -> None:
         hub = Hub(filled.lake, 10, 100)
-        events_of = subscribe(filled, hub, Wish(select(), snapshot=False))
+        events_of = subscribe(filled, hub, SubscriptionRequest(select(), snapshot=False))
         coming = asyncio.ensure_future(taken(events_of, "error"))
         while hub.subscribers < 1:
             await asyncio.sleep(0)
@@ -317,7 +319,7 @@ def test_the_watch_tells_of_a_commit(settings: Settings, monkeypatch: pytest.Mon
         served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
         return "visits" in told
 
-    with Watch(served.lake, told.append, lambda: []):
+    with CommitWatch(served.lake, told.append, lambda: []):
         wait_until(committed_and_told, "no commit is told", 0.2)
 
 
@@ -332,7 +334,7 @@ def test_a_subscription_does_not_outlive_its_token(filled: ServedLake, monkeypat
 
     async def run() -> str:
         hub = Hub(filled.lake, 10, 100)
-        text = await taken(subscribe(filled, hub, Wish(select(), allowed=allowed)), until="nothing")
+        text = await taken(subscribe(filled, hub, SubscriptionRequest(select(), allowed=allowed)), until="nothing")
         assert hub.subscribers == 0
         hub.close()
         return text

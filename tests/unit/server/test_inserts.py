@@ -19,7 +19,7 @@ from strandline.jobs.server.state import inserts as inserts_module
 from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -124,7 +124,7 @@ def test_a_server_that_runs_for_long_keeps_no_old_keys(tmp_path: Path, monkeypat
 
 def insert(root: object, folder: Path) -> str:
     settings = load_settings(lake=root)
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     return Inserts(settings, lake, folder).insert(Catalogued(lake).source("orders"), ROWS, "key").position
 
 

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.routes import rows as rows_route
 from strandline.jobs.server.routes import streams
-from strandline.state_store.replicas.reading import Reading
+from strandline.state_store.replicas.reading import ReplicaReading
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until
 
@@ -56,14 +56,14 @@ def test_a_look_up_is_answered_while_many_rows_are_read(client: TestClient, monk
 
     wait_until(live, "the replica is not LIVE")
     begun, looked_up = Event(), Event()
-    range_of = Reading.range
+    range_of = ReplicaReading.range
 
-    def slow(self: Reading, *asked: Any) -> Any:
+    def slow(self: ReplicaReading, *asked: Any) -> Any:
         begun.set()
         assert looked_up.wait(SECONDS)
         return range_of(self, *asked)
 
-    monkeypatch.setattr(Reading, "range", slow)
+    monkeypatch.setattr(ReplicaReading, "range", slow)
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(client.get, f"/v1/views/by_town/rows?limit={rows_route._FEW_ROWS + 1}")
         assert begun.wait(SECONDS)

@@ -11,7 +11,7 @@ import pytest
 
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve.errors import TimeLimit
-from strandline.jobs.serve.terms import Limits, Terms
+from strandline.jobs.serve.terms import QueryLimits, Terms
 from strandline.jobs.server.queries.pool import Queries
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -25,7 +25,7 @@ class Number:
 
     @property
     def terms(self) -> Terms:
-        return Terms(Limits(seconds=self.limit))
+        return Terms(QueryLimits(seconds=self.limit))
 
     def answered(self, _settings: Settings) -> int:
         time.sleep(self.seconds)
@@ -33,7 +33,7 @@ class Number:
 
 
 def test_a_process_that_was_ended_has_a_spare_one_in_its_place(tmp_path: Path) -> None:
-    queries = Queries(load_settings(lake=tmp_path), Limits(), 1, spares=1)
+    queries = Queries(load_settings(lake=tmp_path), QueryLimits(), 1, spares=1)
     try:
         first = queries.answer(Number())
         assert queries.answer(Number()) == first

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.serve.subscription import subscription
-from strandline.jobs.serve.terms import Limits
+from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.changes import versions
@@ -26,7 +26,7 @@ HOSTILE = "LEN(" + " || ".join(["LPAD(town, 16000000, 'x')"] * 8) + ") > 0"
 @pytest.fixture(scope="module")
 def strict(served: ServedLake, client: TestClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A server whose queries have two seconds."""
-    limits = Limits(seconds=2.0, memory_bytes=64 << 20, rows=5_000, answer_bytes=4 << 20)
+    limits = QueryLimits(seconds=2.0, memory_bytes=64 << 20, rows=5_000, answer_bytes=4 << 20)
     options = ServerOptions(tmp_path_factory.mktemp("strict"), limits=limits, queries=1)
     with TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as found:
         yield found

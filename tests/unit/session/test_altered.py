@@ -24,7 +24,7 @@ from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
@@ -63,7 +63,7 @@ def wrong(settings: Settings) -> list[str]:
     return [str(each) for each in checks if each.ok is False or (each.check == "recompute" and each.ok is None)]
 
 
-def test_old_events_are_null_in_the_column_and_new_ones_have_it(settings: Settings, lake: Lake) -> None:
+def test_old_events_are_null_in_the_column_and_new_ones_have_it(settings: Settings, lake: LakeLayout) -> None:
     before = {name: reader.head(lake.table(name)) for name in VIEW_NAMES}
     assert run(settings, ALTER) == [
         "stream 'sales' altered (pipeline 'shop')",
@@ -87,7 +87,7 @@ def test_old_events_are_null_in_the_column_and_new_ones_have_it(settings: Settin
     assert wrong(settings) == []
 
 
-def test_a_record_whose_new_field_does_not_fit_is_a_dead_letter(settings: Settings, lake: Lake) -> None:
+def test_a_record_whose_new_field_does_not_fit_is_a_dead_letter(settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALTER)
     sent = [b'{"name": "Dora", "size": "big"}', b'{"name": "Emil", "other": 1}']
     open_log(settings, lake).produce("shops", [Record(b"d", each, 1_714_564_900_000) for each in sent])
@@ -98,7 +98,7 @@ def test_a_record_whose_new_field_does_not_fit_is_a_dead_letter(settings: Settin
     assert "column 'size'" in letters[0]
 
 
-def test_a_view_that_is_replaced_afterwards_has_the_column_from_history(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_is_replaced_afterwards_has_the_column_from_history(settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALTER)
     run(settings, AFTER)
     take_in(settings)
@@ -117,7 +117,7 @@ def test_a_view_that_is_replaced_afterwards_has_the_column_from_history(settings
     assert wrong(settings) == []
 
 
-def test_a_view_of_all_columns_keeps_those_that_it_was_registered_with(settings: Settings, lake: Lake) -> None:
+def test_a_view_of_all_columns_keeps_those_that_it_was_registered_with(settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALTER)
     run(settings, AFTER)
     take_in(settings)
@@ -143,7 +143,7 @@ def test_a_view_of_all_columns_keeps_those_that_it_was_registered_with(settings:
     assert wrong(settings) == []
 
 
-def test_a_name_that_a_column_takes_means_to_a_view_what_it_meant(settings: Settings, lake: Lake) -> None:
+def test_a_name_that_a_column_takes_means_to_a_view_what_it_meant(settings: Settings, lake: LakeLayout) -> None:
     """`n` is a column of by_shop alone when the view is registered, and of both inputs afterwards."""
     text = "CREATE MATERIALIZED VIEW joined AS SELECT qty, n FROM sales JOIN by_shop ON sales.shop = by_shop.shop"
     run(settings, text)
@@ -157,7 +157,7 @@ def test_a_name_that_a_column_takes_means_to_a_view_what_it_meant(settings: Sett
     assert_correct(lake, PIPELINE)
 
 
-def test_views_that_share_stages_go_on_with_the_same_tables(settings: Settings, lake: Lake) -> None:
+def test_views_that_share_stages_go_on_with_the_same_tables(settings: Settings, lake: LakeLayout) -> None:
     shared = """CREATE MATERIALIZED VIEW {} WITH (STATE = 'shared') AS
       SELECT name, {}(qty) AS v FROM sales JOIN shops ON id = shop GROUP BY name"""
     run(settings, ";".join(shared.format(name, call) for name, call in (("one", "SUM"), ("two", "MAX"))))
@@ -172,7 +172,7 @@ def test_views_that_share_stages_go_on_with_the_same_tables(settings: Settings, 
     assert wrong(settings) == []
 
 
-def test_applying_a_file_with_further_columns_is_the_same(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_applying_a_file_with_further_columns_is_the_same(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     file = tmp_path / f"{PIPELINE}.sql"
     file.write_text(WIDE_SALES + SHOPS + WITH_COUPON + VIEWS.partition("GROUP BY shop;")[2])
     before = Catalog(lake).definitions()
@@ -195,7 +195,7 @@ def test_applying_a_file_with_further_columns_is_the_same(tmp_path: Path, settin
     assert_correct(lake, PIPELINE)
 
 
-def test_a_source_without_events_is_altered_too(settings: Settings, lake: Lake) -> None:
+def test_a_source_without_events_is_altered_too(settings: Settings, lake: LakeLayout) -> None:
     run(settings, "CREATE STREAM empty (a INT) WITH (KAFKA_TOPIC = 'empty'); ALTER STREAM empty ADD b INT;")
     assert columns(lake, "empty") == ["a", "b"]
     run(settings, "INSERT INTO empty (a, b) VALUES (1, 2);")
@@ -203,7 +203,7 @@ def test_a_source_without_events_is_altered_too(settings: Settings, lake: Lake) 
     assert rows(lake, "empty") == [(1, 2)]
 
 
-def test_the_owner_of_an_altered_source_or_of_its_views_can_change(settings: Settings, lake: Lake) -> None:
+def test_the_owner_of_an_altered_source_or_of_its_views_can_change(settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALTER)
     said = run(
         settings,
@@ -222,7 +222,7 @@ def test_the_owner_of_an_altered_source_or_of_its_views_can_change(settings: Set
 
 
 @pytest.mark.parametrize("name", ["sales", "everything"])
-def test_a_broken_definition_is_registered_again_as_it_was(name: str, settings: Settings, lake: Lake) -> None:
+def test_a_broken_definition_is_registered_again_as_it_was(name: str, settings: Settings, lake: LakeLayout) -> None:
     run(settings, "ALTER STREAM sales ADD coupon VARCHAR; ALTER STREAM sales ADD at BIGINT;")
     run(settings, "INSERT INTO sales (shop, qty, at) VALUES ('a', 3, 5);")
     take_in(settings)
@@ -248,7 +248,7 @@ def test_a_broken_definition_is_registered_again_as_it_was(name: str, settings: 
 # --- readers ------------------------------------------------------------------------------------------------------
 
 
-def test_a_subscriber_from_before_sees_all_that_comes(settings: Settings, lake: Lake) -> None:
+def test_a_subscriber_from_before_sees_all_that_comes(settings: Settings, lake: LakeLayout) -> None:
     [narrow] = Interpreter(settings).run("SELECT * FROM shops EMIT CHANGES LIMIT 3")
     assert isinstance(narrow, LiveRows)
     seen = [next(narrow.rows), next(narrow.rows)]
@@ -262,7 +262,7 @@ def test_a_subscriber_from_before_sees_all_that_comes(settings: Settings, lake: 
     assert sorted(wide.rows, key=str) == [("a", None), ("b", "Ulm"), ("c", None)]
 
 
-def test_a_query_at_a_cut_from_before_has_null(settings: Settings, lake: Lake) -> None:
+def test_a_query_at_a_cut_from_before_has_null(settings: Settings, lake: LakeLayout) -> None:
     """An event that by_shop does not reflect yet holds the query back to where the stream had no such column."""
     run(settings, ALTER)
     sales = Catalog(lake).get("sales")
@@ -275,7 +275,7 @@ def test_a_query_at_a_cut_from_before_has_null(settings: Settings, lake: Lake) -
     assert sorted(answer.rows, key=str) == [(1, None, 2), (2, None, 1), (5, None, 2)]
 
 
-def test_partial_views_from_before_and_after_answer(settings: Settings, lake: Lake) -> None:
+def test_partial_views_from_before_and_after_answer(settings: Settings, lake: LakeLayout) -> None:
     text = "CREATE MATERIALIZED VIEW {} WITH (STATE = 'partial') AS SELECT shop, {} FROM sales GROUP BY shop;"
     run(settings, text.format("former", "COUNT(*) AS n") + ALTER + text.format("later", "COUNT(coupon) AS n"))
     run(settings, AFTER)
@@ -286,7 +286,7 @@ def test_partial_views_from_before_and_after_answer(settings: Settings, lake: La
         assert list(answer.rows) == [("a", n)]
 
 
-def test_drills_of_an_altered_table_end_well(settings: Settings, lake: Lake) -> None:
+def test_drills_of_an_altered_table_end_well(settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALTER)
     for number in range(2):
         run(settings, f"INSERT INTO shops (id, name, town) VALUES ('b', 'Bert', 'Ulm{number}');")
@@ -296,7 +296,7 @@ def test_drills_of_an_altered_table_end_well(settings: Settings, lake: Lake) -> 
     assert [(each.drill, each.why) for each in results if not each.passed] == []
 
 
-def test_a_replica_is_opened_anew_and_has_the_column(settings: Settings, lake: Lake) -> None:
+def test_a_replica_is_opened_anew_and_has_the_column(settings: Settings, lake: LakeLayout) -> None:
     table = lake.table("shops")
     store = MemoryStore()
     replica = Replica("shops", store, Layout(reader.schema(table), ("id",)))
@@ -312,21 +312,21 @@ def test_a_replica_is_opened_anew_and_has_the_column(settings: Settings, lake: L
     assert found == {"id": "b", "name": "Bert", "town": "Ulm", "size": 3}
 
 
-def test_a_server_sees_the_columns(settings: Settings, lake: Lake) -> None:
+def test_a_server_sees_the_columns(settings: Settings, lake: LakeLayout) -> None:
     catalogued = Catalogued(lake)
     assert [name for name, _ in catalogued.relation("shops").columns] == ["id", "name"]
     run(settings, ALTER)
     wait_until(lambda: len(catalogued.relation("shops").columns) == 4, "the server does not see them")
 
 
-def test_a_backup_of_an_altered_lake_is_restored(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_a_backup_of_an_altered_lake_is_restored(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALTER)
     run(settings, AFTER)
     take_in(settings)
     execute_backup(settings, plan_backup(settings, tmp_path / "backup"))
     other = load_settings(lake=tmp_path / "other")
     execute_restore(plan_restore(tmp_path / "backup", other.lake))
-    assert rows(Lake(other.lake), "sales") == rows(lake, "sales")
+    assert rows(LakeLayout(other.lake), "sales") == rows(lake, "sales")
     assert wrong(other) == []
 
 
@@ -350,7 +350,7 @@ def test_a_backup_of_an_altered_lake_is_restored(tmp_path: Path, settings: Setti
     ],
 )
 def test_what_cannot_be_added_is_refused(
-    statement: str, error: type[SqlError], told: str, settings: Settings, lake: Lake
+    statement: str, error: type[SqlError], told: str, settings: Settings, lake: LakeLayout
 ) -> None:
     before = Catalog(lake).definitions()
     with pytest.raises(error, match=told) as caught:
@@ -371,7 +371,7 @@ def test_what_cannot_be_added_is_refused(
     ],
 )
 def test_any_other_change_is_refused_with_all_that_it_breaks(
-    text: str, told: str, settings: Settings, lake: Lake
+    text: str, told: str, settings: Settings, lake: LakeLayout
 ) -> None:
     before = Catalog(lake).definitions()
     for said, error in ((text, NameTaken), (text.replace("CREATE", "CREATE OR REPLACE"), NameInUse)):
@@ -380,7 +380,7 @@ def test_any_other_change_is_refused_with_all_that_it_breaks(
     assert Catalog(lake).definitions() == before
 
 
-def test_a_stream_that_queries_insert_into_gets_no_columns(settings: Settings, lake: Lake) -> None:
+def test_a_stream_that_queries_insert_into_gets_no_columns(settings: Settings, lake: LakeLayout) -> None:
     run(
         settings,
         "CREATE STREAM more (shop VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'more');"
@@ -399,7 +399,7 @@ def test_a_stream_that_queries_insert_into_gets_no_columns(settings: Settings, l
     assert wrong(settings) == []
 
 
-def test_a_source_that_others_own_is_not_altered(settings: Settings, lake: Lake) -> None:
+def test_a_source_that_others_own_is_not_altered(settings: Settings, lake: LakeLayout) -> None:
     text = "CREATE SOURCE STREAM theirs (a INT) WITH (KAFKA_TOPIC = 'sales')"
     run(settings, text)
     for statement in ("ALTER STREAM theirs ADD b INT", text.replace("a INT", "a INT, b INT")):
@@ -407,7 +407,7 @@ def test_a_source_that_others_own_is_not_altered(settings: Settings, lake: Lake)
             run(settings, statement)
 
 
-def test_a_format_that_cannot_hold_the_column_refuses_it(settings: Settings, lake: Lake) -> None:
+def test_a_format_that_cannot_hold_the_column_refuses_it(settings: Settings, lake: LakeLayout) -> None:
     run(settings, "CREATE STREAM bare (a INT) WITH (KAFKA_TOPIC = 'bare', VALUE_FORMAT = 'KAFKA')")
     with pytest.raises(InvalidQuery, match="KAFKA holds one value column"):
         run(settings, "ALTER STREAM bare ADD b INT")

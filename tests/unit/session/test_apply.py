@@ -11,11 +11,11 @@ from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.session.apply import apply
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.unit.session.statements import STREAM, VIEW
 
 
-def test_applying_a_file_registers_all_of_it_or_nothing(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_applying_a_file_registers_all_of_it_or_nothing(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     file = tmp_path / "shop.sql"
     file.write_text(STREAM + VIEW + "CREATE TABLE w AS SELECT nope FROM s GROUP BY nope;")
     with pytest.raises(UnknownName):

@@ -11,14 +11,14 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve.results import Message
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock
 from tests.support.lake_tables import append, events
 from tests.support.on_disk import on_disk
 from tests.unit.session.statements import STREAM, VIEW, message, rows, run
 
 
-def test_a_stream_is_registered_with_its_topic(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_stream_is_registered_with_its_topic(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     assert message(session, STREAM) == "stream 's' created (pipeline 'default')"
     assert open_log(settings, lake).end_offsets("t") == {0: 0, 1: 0, 2: 0}
 
@@ -34,7 +34,7 @@ def test_saying_the_same_again_changes_nothing(session: Interpreter) -> None:
     assert session.catalog.definitions() == before
 
 
-def test_another_definition_of_a_name_needs_or_replace(session: Interpreter, lake: Lake) -> None:
+def test_another_definition_of_a_name_needs_or_replace(session: Interpreter, lake: LakeLayout) -> None:
     run(session, STREAM)
     other = STREAM.replace("name VARCHAR", "name INT")
     with pytest.raises(NameTaken):
@@ -46,7 +46,7 @@ def test_another_definition_of_a_name_needs_or_replace(session: Interpreter, lak
 
 
 def test_dropping_takes_the_table_away_and_leaves_the_topic(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     run(session, STREAM + VIEW + "INSERT INTO s (id) VALUES (1);")
     append(lake, "v", [{"id": 1, "n": 1}])
@@ -63,7 +63,7 @@ def test_dropping_takes_the_table_away_and_leaves_the_topic(
     assert "is not there" in message(session, "DROP TABLE IF EXISTS v")
 
 
-def test_what_a_running_pipeline_writes_is_not_dropped(session: Interpreter, lake: Lake) -> None:
+def test_what_a_running_pipeline_writes_is_not_dropped(session: Interpreter, lake: LakeLayout) -> None:
     run(session, STREAM)
     with writer_lock(on_disk(lake.lock("default")), "run"), pytest.raises(WriterBusy):
         run(session, "DROP STREAM s")
@@ -94,7 +94,7 @@ def test_an_event_time_that_cannot_be_read_is_refused_at_create(options: str, fa
     assert interpreter.catalog.find("late") is None
 
 
-def test_rows_are_dropped_before_the_log_that_they_reflect(session: Interpreter, lake: Lake) -> None:
+def test_rows_are_dropped_before_the_log_that_they_reflect(session: Interpreter, lake: LakeLayout) -> None:
     """After a kill in between, a table that was left behind would seem to be ahead of a log that began anew."""
     run(session, "CREATE TABLE info (k INT PRIMARY KEY, a INT);")
     for name in ("info", "info__log", "info__dead_letters", "info__logs", "info2"):
@@ -103,7 +103,7 @@ def test_rows_are_dropped_before_the_log_that_they_reflect(session: Interpreter,
     assert dropped == ["info", "info__log", "info__dead_letters"]
 
 
-def test_a_source_has_no_inner_stages_to_drop(session: Interpreter, lake: Lake) -> None:
+def test_a_source_has_no_inner_stages_to_drop(session: Interpreter, lake: LakeLayout) -> None:
     """A stream may be called almost as the stage of a view would be; it is not the other stream's."""
     run(session, STREAM + "CREATE STREAM s__stage_one (id INT);")
     append(lake, "s__stage_one", [{"id": 1}])

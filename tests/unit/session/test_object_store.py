@@ -27,7 +27,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.delta import log
 from strandline.state_store.errors import LockLost, SettingsError, WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
 from strandline.state_store.storage import lease as lease_module
 from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease, read_lease
@@ -158,7 +158,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("often")
 def test_changes_of_the_catalog_wait_for_one_another(settings: Settings) -> None:
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     assert isinstance(lake.catalog, Location)
     began, done = threading.Event(), threading.Event()
 
@@ -182,7 +182,7 @@ def test_a_change_that_stood_still_for_too_long_writes_nothing(
     """Another has taken the lease meanwhile, and may have changed what this one looked at."""
     monkeypatch.setattr("strandline.jobs.catalog.lock.lease", partial(lease, seconds=0.5))
     monkeypatch.setattr(WriterLease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
-    catalog = Catalog(Lake(settings.lake))
+    catalog = Catalog(LakeLayout(settings.lake))
     reload = Catalog.reload
 
     def stand_still(self: Catalog) -> None:
@@ -197,7 +197,7 @@ def test_a_change_that_stood_still_for_too_long_writes_nothing(
 
 @pytest.mark.usefixtures("often")
 def test_a_pipeline_has_one_writer(settings: Settings) -> None:
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     with sole_writer(lake, "shop", "run shop.sql") as held:
         assert isinstance(held, WriterLease)
         held.check()

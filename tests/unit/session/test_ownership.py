@@ -11,7 +11,7 @@ from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.session.apply import apply, run_file
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import events
 from tests.unit.session.statements import STREAM, VIEW, message
 
@@ -71,7 +71,7 @@ def test_with_says_it_in_sql(settings: Settings) -> None:
 
 
 def test_it_changes_where_rows_are_in_the_lake_and_the_rows_definition_does_not(
-    file: Path, settings: Settings, lake: Lake
+    file: Path, settings: Settings, lake: LakeLayout
 ) -> None:
     """No row depends on it, so neither OR REPLACE nor a stopped stream is asked for."""
     apply(file, settings)

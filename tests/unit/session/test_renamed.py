@@ -27,7 +27,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.lake import Lake as OpenLake
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
@@ -78,7 +78,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_nothing_is_computed_anew_and_all_goes_on(settings: Settings, lake: Lake) -> None:
+def test_nothing_is_computed_anew_and_all_goes_on(settings: Settings, lake: LakeLayout) -> None:
     assert isinstance(lake.root, Path)
     before = files(lake.root)
     assert run(settings, ALL) == [f"`{name}` is called `{called}` from now on" for name, called in CALLED.items()]
@@ -106,7 +106,9 @@ def test_nothing_is_computed_anew_and_all_goes_on(settings: Settings, lake: Lake
     assert wrong(settings) == []
 
 
-def test_a_view_that_is_made_and_one_that_is_replaced_later_read_the_new_names(settings: Settings, lake: Lake) -> None:
+def test_a_view_that_is_made_and_one_that_is_replaced_later_read_the_new_names(
+    settings: Settings, lake: LakeLayout
+) -> None:
     run(settings, ALL)
     run(
         settings,
@@ -134,7 +136,7 @@ def test_a_view_that_is_made_and_one_that_is_replaced_later_read_the_new_names(s
     ]
 
 
-def test_what_is_shown_says_the_new_names(settings: Settings, lake: Lake) -> None:
+def test_what_is_shown_says_the_new_names(settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALL)
     [sold, listed, queries] = Interpreter(settings).run("DESCRIBE `Named shops` EXTENDED; SHOW VIEWS; SHOW QUERIES;")
     assert isinstance(sold, Document)
@@ -156,7 +158,7 @@ def test_what_is_shown_says_the_new_names(settings: Settings, lake: Lake) -> Non
     assert plan.text.splitlines()[:2] == ["'deals' is stored as `sales`", "'sold' is stored as `by_shop`"]
 
 
-def test_applying_the_file_again(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_applying_the_file_again(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALL)
     before = Catalog(lake).definitions()
     file = tmp_path / f"{PIPELINE}.sql"
@@ -201,7 +203,7 @@ def test_an_error_has_new_names_of_definitions_and_values_as_they_are(settings: 
         assert stored not in caught.value.message
 
 
-def test_names_in_a_chain_and_back(settings: Settings, lake: Lake) -> None:
+def test_names_in_a_chain_and_back(settings: Settings, lake: LakeLayout) -> None:
     for before, after in (("by_shop", "b"), ("b", "c"), ("c", "by_shop"), ("by_shop", "d"), ("d", "b")):
         run(settings, f"ALTER TABLE {before} RENAME TO {after}")
         assert len(asked(settings, f"SELECT * FROM {after}")) == 2
@@ -220,7 +222,7 @@ def test_names_in_a_chain_and_back(settings: Settings, lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20) if AT_LENGTH else [1])
-def test_names_that_change_at_random_between_epochs(seed: int, settings: Settings, lake: Lake) -> None:
+def test_names_that_change_at_random_between_epochs(seed: int, settings: Settings, lake: LakeLayout) -> None:
     """Every view at every epoch equals its SQL recomputed by DuckDB, whatever is called what meanwhile."""
     dice = random.Random(seed)
     kinds = {"sales": "STREAM", "shops": "TABLE", "by_shop": "TABLE", "named": "VIEW", "everything": "VIEW"}
@@ -248,7 +250,7 @@ def test_names_that_change_at_random_between_epochs(seed: int, settings: Setting
 # --- readers ------------------------------------------------------------------------------------------------------
 
 
-def test_subscribers_and_replicas_go_on(settings: Settings, lake: Lake) -> None:
+def test_subscribers_and_replicas_go_on(settings: Settings, lake: LakeLayout) -> None:
     [live] = Interpreter(settings).run("SELECT id, name FROM shops EMIT CHANGES LIMIT 3")
     assert isinstance(live, LiveRows)
     seen = [next(live.rows), next(live.rows)]
@@ -264,7 +266,7 @@ def test_subscribers_and_replicas_go_on(settings: Settings, lake: Lake) -> None:
         assert now.get(("c",)) == {"id": "c", "name": "Cleo"}
 
 
-def test_a_server_and_python_code_see_the_new_names(settings: Settings, lake: Lake) -> None:
+def test_a_server_and_python_code_see_the_new_names(settings: Settings, lake: LakeLayout) -> None:
     catalogued = Catalogued(lake)
     assert catalogued.catalog.name_map.stored("stores") == "stores"
     opened = OpenLake(settings)
@@ -279,7 +281,7 @@ def test_a_server_and_python_code_see_the_new_names(settings: Settings, lake: La
         opened.arrow("shops")
 
 
-def test_a_partial_view_goes_on(settings: Settings, lake: Lake) -> None:
+def test_a_partial_view_goes_on(settings: Settings, lake: LakeLayout) -> None:
     run(
         settings,
         "CREATE MATERIALIZED VIEW part WITH (STATE = 'partial') AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop;"
@@ -290,7 +292,7 @@ def test_a_partial_view_goes_on(settings: Settings, lake: Lake) -> None:
     assert asked(settings, "SELECT counted.n FROM counted WHERE shop = 'a'") == [(3,)]
 
 
-def test_a_backup_has_the_names(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_a_backup_has_the_names(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     run(settings, ALL)
     execute_backup(settings, plan_backup(settings, tmp_path / "backup"))
     other = load_settings(lake=tmp_path / "other")
@@ -314,7 +316,7 @@ def _replaced(folder: Path) -> None:
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", [*(["before-called"] if AT_LENGTH else []), "before-rename", "after-called"])
-def test_a_kill_leaves_the_former_name_or_the_new_one(place: str, settings: Settings, lake: Lake) -> None:
+def test_a_kill_leaves_the_former_name_or_the_new_one(place: str, settings: Settings, lake: LakeLayout) -> None:
     assert exit_code(_renamed, lake.root, failpoint=place) == KILLED
     name, other = ("sold", "by_shop") if place == "after-called" else ("by_shop", "sold")
     assert len(asked(settings, f"SELECT * FROM {name}")) == 2
@@ -330,7 +332,9 @@ def test_a_kill_leaves_the_former_name_or_the_new_one(place: str, settings: Sett
 
 @pytest.mark.kill
 @pytest.mark.parametrize("place", ["after-replacement-intent:1", "after-log-entry:2"])
-def test_a_name_that_changes_while_a_replacement_is_left_half_done(place: str, settings: Settings, lake: Lake) -> None:
+def test_a_name_that_changes_while_a_replacement_is_left_half_done(
+    place: str, settings: Settings, lake: LakeLayout
+) -> None:
     run(settings, "DROP VIEW named")
     assert exit_code(_replaced, lake.root, failpoint=place) in (KILLED, 0)
     run(settings, "ALTER TABLE by_shop RENAME TO sold")
@@ -341,13 +345,13 @@ def test_a_name_that_changes_while_a_replacement_is_left_half_done(place: str, s
     assert_correct(lake, PIPELINE)
 
 
-def _view(lake: Lake, name: str) -> View:
+def _view(lake: LakeLayout, name: str) -> View:
     found = Catalog(lake).get(name)
     assert isinstance(found, View)
     return found
 
 
-def test_an_intent_from_before_keeps_the_name(settings: Settings, lake: Lake) -> None:
+def test_an_intent_from_before_keeps_the_name(settings: Settings, lake: LakeLayout) -> None:
     with locked(lake.catalog):
         replacements.put(Replacement(_view(lake, "all_shops"), refused="for a test"), lake)
     run(settings, "ALTER VIEW all_shops RENAME TO every_shop")
@@ -356,7 +360,9 @@ def test_an_intent_from_before_keeps_the_name(settings: Settings, lake: Lake) ->
 
 
 @pytest.mark.parametrize("cut", [40, 10])
-def test_a_broken_definition_is_registered_again_by_its_new_name(cut: int, settings: Settings, lake: Lake) -> None:
+def test_a_broken_definition_is_registered_again_by_its_new_name(
+    cut: int, settings: Settings, lake: LakeLayout
+) -> None:
     run(settings, ALL)
     file = lake.catalog / "by_shop.json"
     assert isinstance(file, Path)
@@ -397,7 +403,9 @@ def test_a_broken_definition_is_registered_again_by_its_new_name(cut: int, setti
         ("CREATE TABLE t AS SELECT nope FROM sold", SqlError, "unknown column 'nope'"),
     ],
 )
-def test_what_is_refused(statement: str, error: type[SqlError], told: str, settings: Settings, lake: Lake) -> None:
+def test_what_is_refused(
+    statement: str, error: type[SqlError], told: str, settings: Settings, lake: LakeLayout
+) -> None:
     run(settings, "ALTER TABLE by_shop RENAME TO sold")
     before = Catalog(lake)
     with pytest.raises(error, match=told) as caught:
@@ -407,7 +415,7 @@ def test_what_is_refused(statement: str, error: type[SqlError], told: str, setti
     assert (after.definitions(), after.name_map) == (before.definitions(), before.name_map)
 
 
-def test_if_exists_and_what_is_not_there(settings: Settings, lake: Lake) -> None:
+def test_if_exists_and_what_is_not_there(settings: Settings, lake: LakeLayout) -> None:
     assert run(settings, "ALTER TABLE IF EXISTS nope RENAME TO x") == ["'nope' is not there"]
     assert run(settings, "ALTER TABLE IF EXISTS by_shop RENAME TO x") == ["`by_shop` is called `x` from now on"]
     for again in ("by_shop", "x"):

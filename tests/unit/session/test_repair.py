@@ -14,7 +14,7 @@ from strandline.jobs.session.apply import apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.errors import CorruptState, WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock
 from tests.support.lake_tables import append, events
 from tests.support.on_disk import on_disk
@@ -27,14 +27,14 @@ SECOND = QUERY.replace("SELECT id,", "SELECT id + 1 AS id,")
 FED = STREAM.replace("STREAM s", "STREAM r").replace("'t'", "'r'") + STREAM + QUERY
 
 
-def spoil(lake: Lake, name: str) -> None:
+def spoil(lake: LakeLayout, name: str) -> None:
     path = on_disk(lake.catalog / f"{name}.json")
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"crc": ', b'"crc": 1', 1))
 
 
 @pytest.fixture
-def shop(tmp_path: Path, settings: Settings, lake: Lake) -> Path:
+def shop(tmp_path: Path, settings: Settings, lake: LakeLayout) -> Path:
     """The pipeline `shop`, applied; the pipeline `default` beside it."""
     file = tmp_path / "shop.sql"
     file.write_text(STREAM + VIEW)
@@ -44,7 +44,7 @@ def shop(tmp_path: Path, settings: Settings, lake: Lake) -> Path:
 
 
 def test_a_broken_definition_is_listed_as_broken_and_the_rest_goes_on(
-    shop: Path, settings: Settings, lake: Lake
+    shop: Path, settings: Settings, lake: LakeLayout
 ) -> None:
     events(lake, "s", [{"id": 1}])
     append(lake, "v", [{"id": 1, "n": 1}])
@@ -74,7 +74,7 @@ def test_a_broken_definition_is_listed_as_broken_and_the_rest_goes_on(
     ],
 )
 def test_what_needs_a_broken_definition_says_which_file_and_what_to_type(
-    shop: Path, settings: Settings, lake: Lake, text: str
+    shop: Path, settings: Settings, lake: LakeLayout, text: str
 ) -> None:
     spoil(lake, "s")
     with pytest.raises(CorruptState, match="'s' is broken") as caught:
@@ -84,7 +84,7 @@ def test_what_needs_a_broken_definition_says_which_file_and_what_to_type(
         drain(settings, "shop")
 
 
-def test_applying_the_file_again_mends_the_catalog(shop: Path, settings: Settings, lake: Lake) -> None:
+def test_applying_the_file_again_mends_the_catalog(shop: Path, settings: Settings, lake: LakeLayout) -> None:
     events(lake, "s", [{"id": 1}])
     before = Interpreter(settings).catalog.definitions()
     for name in ("s", "v"):
@@ -95,13 +95,13 @@ def test_applying_the_file_again_mends_the_catalog(shop: Path, settings: Setting
     assert after.names().index("s") < after.names().index("v")
 
 
-def test_a_single_statement_mends_it_in_its_own_pipeline(shop: Path, settings: Settings, lake: Lake) -> None:
+def test_a_single_statement_mends_it_in_its_own_pipeline(shop: Path, settings: Settings, lake: LakeLayout) -> None:
     spoil(lake, "s")
     assert message(Interpreter(settings), STREAM) == "stream 's' repaired (pipeline 'shop')"
 
 
 def test_another_definition_than_its_readers_were_made_with_is_refused(
-    shop: Path, settings: Settings, lake: Lake
+    shop: Path, settings: Settings, lake: LakeLayout
 ) -> None:
     spoil(lake, "s")
     with pytest.raises(NotSupported, match="'v' was made with another definition of 's'"):
@@ -110,7 +110,7 @@ def test_another_definition_than_its_readers_were_made_with_is_refused(
 
 @pytest.mark.parametrize("change", [("name VARCHAR", "name INT"), ("'t'", "'elsewhere'"), ("name VARCHAR, ", "")])
 def test_another_definition_than_its_rows_were_made_with_is_refused(
-    settings: Settings, lake: Lake, change: tuple[str, str]
+    settings: Settings, lake: LakeLayout, change: tuple[str, str]
 ) -> None:
     session = Interpreter(settings)
     run(session, STREAM)
@@ -123,7 +123,7 @@ def test_another_definition_than_its_rows_were_made_with_is_refused(
     assert "repaired" in message(session, STREAM)
 
 
-def test_a_query_into_a_stream_gets_its_number_back(settings: Settings, lake: Lake) -> None:
+def test_a_query_into_a_stream_gets_its_number_back(settings: Settings, lake: LakeLayout) -> None:
     session = Interpreter(settings)
     run(session, FED + SECOND)
     before = session.catalog.insert_queries("s")
@@ -137,7 +137,7 @@ def test_a_query_into_a_stream_gets_its_number_back(settings: Settings, lake: La
     assert session.catalog.insert_queries("s") == before
 
 
-def test_dropping_a_broken_definition_takes_all_its_tables_away(settings: Settings, lake: Lake) -> None:
+def test_dropping_a_broken_definition_takes_all_its_tables_away(settings: Settings, lake: LakeLayout) -> None:
     session = Interpreter(settings)
     run(session, STREAM + VIEW)
     for table in ("v", "v__stage_1", "v__stage_1__dead_letters", "v__log", "v__stage_one", "v2"):
@@ -153,7 +153,7 @@ def test_dropping_a_broken_definition_takes_all_its_tables_away(settings: Settin
     run(session, "DROP STREAM s")
 
 
-def test_a_broken_function_stops_its_callers_and_is_mended_or_dropped(settings: Settings, lake: Lake) -> None:
+def test_a_broken_function_stops_its_callers_and_is_mended_or_dropped(settings: Settings, lake: LakeLayout) -> None:
     session = Interpreter(settings.model_copy(update={"functions": FunctionSettings(modules=(MODULE,))}))
     spread = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread';"
     run(session, spread + "CREATE STREAM n (a BIGINT); CREATE STREAM w AS SELECT spread(a, a) AS x FROM n;" + OTHER)

@@ -20,7 +20,7 @@ from strandline.jobs.session.apply import apply, plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
 from tests.support import lake_tables
 from tests.support.begun_lake import begins_with
@@ -33,11 +33,11 @@ template, lake = begins_with(made)
 
 
 @pytest.fixture
-def session(settings: Settings, lake: Lake) -> Interpreter:
+def session(settings: Settings, lake: LakeLayout) -> Interpreter:
     return Interpreter(settings, PIPELINE)
 
 
-def test_the_table_gets_the_next_rows_in_one_commit(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_the_table_gets_the_next_rows_in_one_commit(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     before = reader.head(lake.table("by_shop"))
     list(session.run(NEXT))
     after = reader.head(lake.table("by_shop"))
@@ -57,7 +57,7 @@ def test_the_table_gets_the_next_rows_in_one_commit(session: Interpreter, settin
     assert [each for each in checks if each.ok is False] == []
 
 
-def test_the_change_feed_of_the_swap_is_the_difference(session: Interpreter, lake: Lake) -> None:
+def test_the_change_feed_of_the_swap_is_the_difference(session: Interpreter, lake: LakeLayout) -> None:
     """A row that both definitions give is not in it, though every row is written anew."""
     head = reader.head(lake.table("by_shop"))
     assert head is not None
@@ -71,7 +71,7 @@ def test_the_change_feed_of_the_swap_is_the_difference(session: Interpreter, lak
     assert (commit.record.inserted, commit.record.deleted) == (1, 2)
 
 
-def test_a_view_with_inner_stages_gets_others(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_view_with_inner_stages_gets_others(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     inner = "(SELECT shop, item, SUM(qty) AS total, COUNT(*) AS n FROM sales GROUP BY shop, item) AS i"
     text = (
         f"CREATE OR REPLACE TABLE by_shop AS SELECT shop, MAX(n) AS n, MAX(total) AS total FROM {inner} GROUP BY shop"
@@ -83,7 +83,7 @@ def test_a_view_with_inner_stages_gets_others(session: Interpreter, settings: Se
         assert_correct(lake, PIPELINE)
 
 
-def test_what_would_break_a_reader_is_refused_with_the_difference(session: Interpreter, lake: Lake) -> None:
+def test_what_would_break_a_reader_is_refused_with_the_difference(session: Interpreter, lake: LakeLayout) -> None:
     without = "CREATE OR REPLACE TABLE by_shop AS SELECT shop, SUM(qty) AS total FROM sales GROUP BY shop"
     with pytest.raises(NameInUse, match=r"by -n BIGINT, and break.*'most'.*'large'"):
         list(session.run(without))
@@ -100,7 +100,7 @@ def test_what_would_break_a_reader_is_refused_with_the_difference(session: Inter
     assert rows(lake, "by_shop") == BEFORE
 
 
-def test_a_view_cannot_come_to_read_itself(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_view_cannot_come_to_read_itself(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     over = "CREATE OR REPLACE TABLE by_shop AS SELECT shop, COUNT(*) AS n, SUM(n) AS total FROM {} GROUP BY shop"
     for read, way in (("large", "'large' -> 'by_shop'"), ("by_shop", "would read itself: 'by_shop'")):
         with pytest.raises(InvalidQuery, match=way):
@@ -109,7 +109,7 @@ def test_a_view_cannot_come_to_read_itself(session: Interpreter, settings: Setti
     assert rows(lake, "by_shop") == BEFORE
 
 
-def test_a_column_that_went_cannot_come_again(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_column_that_went_cannot_come_again(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     """The feed is read in the columns of today: it would say the values of then, and never that they went."""
     list(session.run("CREATE OR REPLACE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"))
     drain(settings, PIPELINE)
@@ -119,7 +119,7 @@ def test_a_column_that_went_cannot_come_again(session: Interpreter, settings: Se
     assert rows(lake, "by_shop") == [row[:2] for row in BEFORE]
 
 
-def test_a_view_may_come_to_read_one_that_was_made_after_it(session: Interpreter, lake: Lake) -> None:
+def test_a_view_may_come_to_read_one_that_was_made_after_it(session: Interpreter, lake: LakeLayout) -> None:
     list(session.run("CREATE TABLE later AS SELECT shop, COUNT(*) AS n, SUM(qty) AS total FROM sales GROUP BY shop"))
     drain(session.settings, PIPELINE)
     list(session.run("CREATE OR REPLACE TABLE by_shop AS SELECT shop, n, total FROM later"))
@@ -128,7 +128,7 @@ def test_a_view_may_come_to_read_one_that_was_made_after_it(session: Interpreter
     assert Catalog(lake).names() == ("sales",)
 
 
-def test_a_column_that_nobody_reads_may_go(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_column_that_nobody_reads_may_go(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     list(session.run("CREATE OR REPLACE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"))
     assert rows(lake, "by_shop") == [row[:2] for row in BEFORE]
     events(lake, [{"shop": "c", "item": "x", "qty": 9}], first=4, epoch=1)
@@ -142,7 +142,7 @@ def test_a_reader_of_all_columns_would_change(session: Interpreter) -> None:
         list(session.run(NEXT))
 
 
-def test_applying_the_readers_again_changes_nothing(session: Interpreter, lake: Lake) -> None:
+def test_applying_the_readers_again_changes_nothing(session: Interpreter, lake: LakeLayout) -> None:
     list(session.run(NEXT))
     before = Catalog(lake).definitions()
     said = [str(result) for result in session.run(NEXT + READERS)]
@@ -151,7 +151,7 @@ def test_applying_the_readers_again_changes_nothing(session: Interpreter, lake: 
 
 
 def test_the_plan_of_a_file_says_what_is_replaced_and_who_follows(
-    tmp_path: Path, settings: Settings, lake: Lake
+    tmp_path: Path, settings: Settings, lake: LakeLayout
 ) -> None:
     file = tmp_path / f"{PIPELINE}.sql"
     file.write_text(NEXT + READERS + "CREATE MATERIALIZED VIEW new AS SELECT COUNT(*) AS n FROM large;")
@@ -171,7 +171,7 @@ def test_the_plan_of_a_file_says_what_is_replaced_and_who_follows(
 
 @pytest.mark.parametrize(("whole", "told"), [(False, "have the digest"), (True, "not those of its SQL .* n=99")])
 def test_a_replacement_that_does_not_prove_right_leaves_the_view(
-    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch, whole: bool, told: str
+    session: Interpreter, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch, whole: bool, told: str
 ) -> None:
     """A wrong value in the rows that were made ready: one that the record tells, and one that only the SQL tells."""
     before = Catalog(lake).get("by_shop")
@@ -193,7 +193,7 @@ def test_a_replacement_that_does_not_prove_right_leaves_the_view(
     assert not list(on_disk(lake.tables).glob("*standby*"))
 
 
-def test_rows_that_cannot_be_proved_are_told_of(session: Interpreter, lake: Lake) -> None:
+def test_rows_that_cannot_be_proved_are_told_of(session: Interpreter, lake: LakeLayout) -> None:
     """An input whose rows are not those of its record says nothing of what is computed from it."""
     (proved,) = session.run(NEXT)
     assert proved == Message("table 'by_shop' replaced (pipeline 'views')")
@@ -208,7 +208,7 @@ def test_rows_that_cannot_be_proved_are_told_of(session: Interpreter, lake: Lake
 
 
 def test_a_replacement_whose_rows_cannot_be_proved_says_so_before(
-    session: Interpreter, settings: Settings, lake: Lake, tmp_path: Path
+    session: Interpreter, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     """What a table was when an event came, no version tells: the plan knows it of the definition alone."""
     why = "an event joins a table as it was when the event came: its versions do not tell that"
@@ -231,7 +231,7 @@ def test_a_replacement_whose_rows_cannot_be_proved_says_so_before(
 
 
 def test_a_view_that_got_another_definition_meanwhile_is_left_alone(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     present = Catalog(lake).get("by_shop")
     assert isinstance(present, View)
@@ -241,7 +241,7 @@ def test_a_view_that_got_another_definition_meanwhile_is_left_alone(
     assert rows(lake, "by_shop") == AFTER
 
 
-def test_rows_that_do_not_compute_leave_the_view(session: Interpreter, lake: Lake) -> None:
+def test_rows_that_do_not_compute_leave_the_view(session: Interpreter, lake: LakeLayout) -> None:
     with pytest.raises(RefreshFailed, match="fails on some rows"):
         list(session.run(NEXT.replace("MAX(qty) AS most", "MAX(10 / (qty - 5)) AS most")))
     assert rows(lake, "by_shop") == BEFORE

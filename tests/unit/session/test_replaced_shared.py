@@ -27,7 +27,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
@@ -41,15 +41,15 @@ template, lake = begins_with(made)
 
 
 @pytest.fixture
-def session(settings: Settings, lake: Lake) -> Interpreter:
+def session(settings: Settings, lake: LakeLayout) -> Interpreter:
     return Interpreter(settings, PIPELINE)
 
 
-def heads(lake: Lake, names: set[str]) -> dict[str, object]:
+def heads(lake: LakeLayout, names: set[str]) -> dict[str, object]:
     return {name: reader.head(lake.table(name)) for name in names}
 
 
-def check_after(settings: Settings, lake: Lake) -> None:
+def check_after(settings: Settings, lake: LakeLayout) -> None:
     """What must hold after a replacement, and once more events came."""
     assert_whole(settings, lake)
     events(lake, [{"shop": "b", "item": "z", "qty": 9}, {"shop": "d", "item": "x", "qty": 2}], first=4, epoch=1)
@@ -58,7 +58,7 @@ def check_after(settings: Settings, lake: Lake) -> None:
     assert_whole(settings, lake)
 
 
-def assert_whole(settings: Settings, lake: Lake) -> None:
+def assert_whole(settings: Settings, lake: LakeLayout) -> None:
     """Views equal their SQL and verify, and the lake has the shared tables that are read, and nothing of a standby."""
     assert_correct(lake, PIPELINE)
     assert shared_in(lake) == shared_by(lake)
@@ -67,7 +67,7 @@ def assert_whole(settings: Settings, lake: Lake) -> None:
     assert not [path.name for path in on_disk(lake.tables).iterdir() if "__standby" in path.name]
 
 
-def test_a_stage_that_others_have_is_found(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_stage_that_others_have_is_found(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     before = heads(lake, {"b", "c", *shared_by(lake, "a")})
     was = reader.head(lake.table("a"))
     list(session.run(statement("a", "by shop")))
@@ -81,7 +81,7 @@ def test_a_stage_that_others_have_is_found(session: Interpreter, settings: Setti
 
 
 def test_a_stage_that_nobody_has_is_made_and_one_that_nobody_reads_goes(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     [join], [cells] = shared_by(lake, "a"), shared_by(lake, "c")
     list(session.run(statement("a", "often")))
@@ -94,7 +94,7 @@ def test_a_stage_that_nobody_has_is_made_and_one_that_nobody_reads_goes(
     check_after(settings, lake)
 
 
-def test_the_change_feed_is_the_difference(session: Interpreter, lake: Lake) -> None:
+def test_the_change_feed_is_the_difference(session: Interpreter, lake: LakeLayout) -> None:
     """Of items x (3) and y (1), those of busy shops are x and y (1 each): only x differs."""
     head = reader.head(lake.table("a"))
     assert head is not None
@@ -103,7 +103,7 @@ def test_the_change_feed_is_the_difference(session: Interpreter, lake: Lake) -> 
     assert sorted((row["k"], row["n"], row[WEIGHT]) for row in changes) == [("x", 1, 1), ("x", 3, -1)]
 
 
-def test_a_shared_stage_over_one_that_others_have(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_shared_stage_over_one_that_others_have(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     """The join reads the inner aggregate of `c` and the stream itself, which is ahead of it."""
     [cells] = shared_by(lake, "c")
     events(lake, [{"shop": "a", "item": "z", "qty": 1}], first=4, epoch=1)
@@ -119,7 +119,7 @@ def test_a_shared_stage_over_one_that_others_have(session: Interpreter, settings
 
 @pytest.mark.parametrize("select", ["often", "of cells", "plain"] if AT_LENGTH else ["of cells"])
 def test_a_view_may_share_its_stages_from_now_on_or_no_longer(
-    session: Interpreter, settings: Settings, lake: Lake, select: str
+    session: Interpreter, settings: Settings, lake: LakeLayout, select: str
 ) -> None:
     for number, state in enumerate(("full", "shared", "full"), 1):
         list(session.run(statement("a", select, state)))
@@ -133,7 +133,7 @@ def test_a_view_may_share_its_stages_from_now_on_or_no_longer(
 
 
 def test_a_definition_that_does_not_prove_right_leaves_nothing(
-    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, there = heads(lake, {"a", "b", "c", *shared_in(lake)}), sorted(on_disk(lake.tables).iterdir())
 
@@ -151,7 +151,7 @@ def test_a_definition_that_does_not_prove_right_leaves_nothing(
 
 
 def test_a_swap_that_does_not_compute_leaves_nothing(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then the stage that nobody had is adopted."""
     there = sorted(on_disk(lake.tables).iterdir())
@@ -168,7 +168,7 @@ def test_a_swap_that_does_not_compute_leaves_nothing(
 
 
 def test_a_stage_that_another_view_has_got_meanwhile_is_found(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was made apart: what was computed from that is computed again, from the one that stands by now."""
     ready = operate_replace._make_ready
@@ -187,7 +187,7 @@ def test_a_stage_that_another_view_has_got_meanwhile_is_found(
 
 @pytest.mark.parametrize("running", [True, False])
 def test_stages_that_stand_at_different_versions_are_brought_together(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, running: bool
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch, running: bool
 ) -> None:
     """As while a run is between the one and the other: the rows are those of no moment, and prove nothing."""
     list(session.run(statement("b", "items")))
@@ -214,7 +214,7 @@ def test_stages_that_stand_at_different_versions_are_brought_together(
     assert_whole(settings, lake)
 
 
-def test_the_plan_says_with_whom_the_stages_are_shared(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_the_plan_says_with_whom_the_stages_are_shared(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     file = tmp_path / f"{PIPELINE}.sql"
     file.write_text(statement("a", "by shop") + statement("b", "least", "full"))
     assert str(plan_apply(file, settings)).splitlines() == [

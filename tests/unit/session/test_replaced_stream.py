@@ -18,7 +18,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.apply import plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log, reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
@@ -51,7 +51,7 @@ AFTER: Rows = [("a", "x", 1), ("a", "y", 5), ("b", "x", 2), ("c", "x", 1)]
 
 def made(settings: Settings) -> None:
     """The stream and what reads it, fresh."""
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     list(Interpreter(settings, "sales").run(SALES))
     list(Interpreter(settings, PIPELINE).run(SOLD + READERS))
     events(lake, EVENTS)
@@ -63,11 +63,11 @@ template, lake = begins_with(made)
 
 
 @pytest.fixture
-def session(settings: Settings, lake: Lake) -> Interpreter:
+def session(settings: Settings, lake: LakeLayout) -> Interpreter:
     return Interpreter(settings, PIPELINE)
 
 
-def assert_whole(settings: Settings, lake: Lake) -> None:
+def assert_whole(settings: Settings, lake: LakeLayout) -> None:
     assert_correct(lake, PIPELINE)
     assert [each for each in verify(settings, ["sold", "by_item", "of_a"], deep=True) if each.ok is False] == []
     assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_item", "of_a", "sales", "sold"]
@@ -75,7 +75,7 @@ def assert_whole(settings: Settings, lake: Lake) -> None:
 
 
 def test_rows_that_only_the_next_definition_gives_are_added(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     before = reader.head(lake.table("sold"))
     list(session.run(MORE))
@@ -101,7 +101,7 @@ def test_rows_that_only_the_next_definition_gives_are_added(
     assert_whole(settings, lake)
 
 
-def test_a_row_that_would_go_leaves_the_view(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_row_that_would_go_leaves_the_view(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     before, head = Catalog(lake).get("sold"), reader.head(lake.table("sold"))
     with pytest.raises(
         RefreshFailed, match=r"'sold' keeps its definition: 1 of its rows .* \(shop = b, item = x, qty = 2\)"
@@ -111,14 +111,14 @@ def test_a_row_that_would_go_leaves_the_view(session: Interpreter, settings: Set
     assert_whole(settings, lake)
 
 
-def test_a_row_with_another_value_would_go(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_row_with_another_value_would_go(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     with pytest.raises(RefreshFailed, match="2 of its rows would go"):
         list(session.run(SOLD.replace("CREATE", "CREATE OR REPLACE").replace("item, qty", "item, qty + 1 AS qty")))
     assert_whole(settings, lake)
 
 
 def test_a_moment_in_the_definition_lets_it_go_on_otherwise_from_then_on(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     """Fewer rows, or others, of events that are still to come: what is there stays, and the SQL says so."""
     moment = "ROWTIME < '2024-05-01T12:00:04'"
@@ -137,7 +137,7 @@ def test_a_moment_in_the_definition_lets_it_go_on_otherwise_from_then_on(
     assert head is not None
 
 
-def test_a_definition_with_the_same_rows_adds_none(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_definition_with_the_same_rows_adds_none(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     head = reader.head(lake.table("sold"))
     assert head is not None
     list(session.run(SOLD.replace("CREATE", "CREATE OR REPLACE").replace("qty > 1", "qty >= 2")))
@@ -147,7 +147,7 @@ def test_a_definition_with_the_same_rows_adds_none(session: Interpreter, setting
     assert_whole(settings, lake)
 
 
-def test_a_branch_is_added_to_a_union(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_branch_is_added_to_a_union(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     """The branches keep their numbers, and so their rows the partitions that these give."""
     branch = "SELECT shop, item, {} AS qty FROM sales WHERE qty = {}"
     branches = [branch.format("qty", 5), branch.format("qty * 2", 2), branch.format("0 - qty", 1)]
@@ -164,7 +164,9 @@ def test_a_branch_is_added_to_a_union(session: Interpreter, settings: Settings, 
     assert rows(lake, "sold") == BEFORE
 
 
-def test_what_an_append_table_cannot_take_is_refused(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_what_an_append_table_cannot_take_is_refused(
+    session: Interpreter, settings: Settings, lake: LakeLayout
+) -> None:
     replacing = SOLD.replace("CREATE", "CREATE OR REPLACE")
     with pytest.raises(NotSupported, match=r"keep their columns, and would change by \+twice INT"):
         list(session.run(replacing.replace("item, qty", "item, qty, qty * 2 AS twice")))
@@ -179,7 +181,7 @@ def test_what_an_append_table_cannot_take_is_refused(session: Interpreter, setti
 
 
 @pytest.mark.parametrize("seed", range(30 if AT_LENGTH else 1))
-def test_random_replacements_of_a_stream(seed: int, settings: Settings, lake: Lake) -> None:
+def test_random_replacements_of_a_stream(seed: int, settings: Settings, lake: LakeLayout) -> None:
     """Rows of the past come late to all that reads the stream: windows that are closed, joins, the newest of a key."""
     pick, session = random.Random(seed), Interpreter(settings, PIPELINE)
     list(session.run(TIMED))
@@ -201,7 +203,7 @@ def test_random_replacements_of_a_stream(seed: int, settings: Settings, lake: La
         assert_correct(lake, PIPELINE)
 
 
-def test_the_plan_says_that_rows_are_only_added(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+def test_the_plan_says_that_rows_are_only_added(tmp_path: Path, settings: Settings, lake: LakeLayout) -> None:
     file = tmp_path / f"{PIPELINE}.sql"
     file.write_text(MORE + READERS)
     assert str(plan_apply(file, settings)).splitlines()[1] == (
@@ -210,7 +212,7 @@ def test_the_plan_says_that_rows_are_only_added(tmp_path: Path, settings: Settin
     )
 
 
-def test_a_run_takes_it(settings: Settings, lake: Lake) -> None:
+def test_a_run_takes_it(settings: Settings, lake: LakeLayout) -> None:
     with running(settings, lake, PIPELINE):
         list(Interpreter(settings, PIPELINE).run(MORE))
         assert rows(lake, "sold") == AFTER
@@ -222,7 +224,7 @@ def test_a_run_takes_it(settings: Settings, lake: Lake) -> None:
 
 
 @pytest.mark.kill
-def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: Lake) -> None:
+def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: LakeLayout) -> None:
     assert exit_code(replace_view, lake.root, MORE, failpoint="before-log-entry:2") == KILLED
     list(Interpreter(settings, PIPELINE).run(MORE))
     assert rows(lake, "sold") == AFTER
@@ -236,7 +238,7 @@ def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: Lake) -> N
     + ([("after-standby-proof", BEFORE), ("after-replacement-definition", AFTER)] if AT_LENGTH else []),
 )
 def test_a_kill_leaves_the_former_or_the_next_definition_whole(
-    place: str, stands: Rows, settings: Settings, lake: Lake
+    place: str, stands: Rows, settings: Settings, lake: LakeLayout
 ) -> None:
     assert exit_code(replace_view, lake.root, MORE, failpoint=place) == KILLED
     assert rows(lake, "sold") == stands

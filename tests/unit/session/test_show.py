@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.jobs.serve.results import Document
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append
 from tests.unit.session.statements import STREAM, VIEW, rows, run
 
@@ -19,7 +19,7 @@ def test_show_lists_what_there_is(session: Interpreter) -> None:
     assert {"name": "COUNT", "kind": "aggregate"} in rows(session, "SHOW FUNCTIONS")
 
 
-def test_describe_extended_says_where_the_table_stands(session: Interpreter, lake: Lake) -> None:
+def test_describe_extended_says_where_the_table_stands(session: Interpreter, lake: LakeLayout) -> None:
     run(session, STREAM + VIEW)
     append(lake, "v", [{"id": 1, "n": 1}])
     append(lake, "v", [{"id": 2, "n": 1}, {"id": 3, "n": 1}], epoch=1)

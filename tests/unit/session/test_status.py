@@ -14,14 +14,14 @@ from strandline.jobs.session.status import status
 from strandline.jobs.sql.statements import CreateSource, parse_one
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 from tests.support.lake_tables import events
 from tests.unit.session.statements import STREAM, VIEW, run
 
 
-def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     run(session, STREAM + VIEW + "INSERT INTO s (id) VALUES (1), (2);")
 
     def lags() -> dict[object, tuple[object, ...]]:
@@ -33,7 +33,7 @@ def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settin
 
 
 def test_status_says_of_a_view_that_it_is_held_and_of_what_reads_that_too(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     blocking = "WITH (EXPECT = '[{expect_table_row_count_to_be_between: {max_value: 1}, blocking: true}]')"
     run(session, f"{STREAM}CREATE TABLE a {blocking} AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;")
@@ -52,7 +52,7 @@ def test_status_says_of_a_view_that_it_is_held_and_of_what_reads_that_too(
     assert states()[0] != "held", "it is as fresh as it was"
 
 
-def test_a_broker_that_is_not_there_is_asked_once(lake: Lake) -> None:
+def test_a_broker_that_is_not_there_is_asked_once(lake: LakeLayout) -> None:
     settings = load_settings(lake=lake.root, kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
     session = Interpreter(settings)
     for name in ("a", "b", "c"):
@@ -62,7 +62,7 @@ def test_a_broker_that_is_not_there_is_asked_once(lake: Lake) -> None:
 
 
 def test_status_sums_the_late_rows_of_all_stages_of_a_view(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     windows = "WINDOW TUMBLING (SIZE 1 HOURS, GRACE PERIOD 1 MINUTES) GROUP BY id EMIT FINAL"
     run(session, f"{STREAM}CREATE TABLE w AS SELECT id, COUNT(*) AS n FROM s {windows};")
@@ -76,7 +76,7 @@ def test_status_sums_the_late_rows_of_all_stages_of_a_view(
     assert late() == {"s": None, "w": 3}
 
 
-def _table(lake: Lake, name: str, late: int | None) -> None:
+def _table(lake: LakeLayout, name: str, late: int | None) -> None:
     """An empty table whose record says how many rows came too late."""
     schema = pa.schema([pa.field("id", pa.int64())])
     ArrowTable(lake.table(name), schema, TableSpec(name, (("id", "BIGINT"),), "append")).create(

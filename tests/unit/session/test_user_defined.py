@@ -25,7 +25,7 @@ from strandline.jobs.model.settings import FunctionSettings, Settings, load_sett
 from strandline.jobs.serve.results import Document, Message, Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 from tests.support.python_function_stage import MODULE
 from tests.unit.session.statements import message, rows, run
@@ -136,7 +136,7 @@ def test_a_function_of_the_language_is_described_by_its_kind(session: Interprete
     assert kinds == ["aggregate", "scalar"]
 
 
-def test_a_function_comes_back_from_the_files_of_the_catalog(session: Interpreter, lake: Lake) -> None:
+def test_a_function_comes_back_from_the_files_of_the_catalog(session: Interpreter, lake: LakeLayout) -> None:
     say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
     found = Catalog(lake).functions["LONGEST"]
     assert found == session.catalog.functions["LONGEST"]

@@ -27,7 +27,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.writes import evaluate
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append
 from tests.support.parsed import parse_expression
 from tests.unit.session.statements import STREAM, VIEW, message, run
@@ -71,7 +71,7 @@ def test_rows_are_given_to_the_source_as_values_of_its_columns(
     ],
 )
 def test_a_wrong_row_is_refused_and_nothing_is_written(
-    session: Interpreter, settings: Settings, lake: Lake, text: str, error: type[SqlError]
+    session: Interpreter, settings: Settings, lake: LakeLayout, text: str, error: type[SqlError]
 ) -> None:
     run(session, STREAM + VIEW)
     with pytest.raises(error):
@@ -93,7 +93,7 @@ ROWS = (
 )
 
 
-def records(settings: Settings, lake: Lake) -> list[tuple[bytes | None, bytes | None]]:
+def records(settings: Settings, lake: LakeLayout) -> list[tuple[bytes | None, bytes | None]]:
     """(key, value) of all records of the table's topic; those of a key in their order."""
     log = open_log(settings, lake)
     ends = log.end_offsets("visit")
@@ -101,7 +101,7 @@ def records(settings: Settings, lake: Lake) -> list[tuple[bytes | None, bytes | 
     return [pair for each in runs for pair in zip(each.keys, each.values, strict=True)]
 
 
-def test_a_column_that_is_not_null_is_given_in_every_row(session: Interpreter, lake: Lake) -> None:
+def test_a_column_that_is_not_null_is_given_in_every_row(session: Interpreter, lake: LakeLayout) -> None:
     run(session, "CREATE TABLE z (id INT NOT NULL PRIMARY KEY, n INT NOT NULL, s VARCHAR);")
     stored = Catalog(lake).get("z")
     assert isinstance(stored, Source)
@@ -114,7 +114,7 @@ def test_a_column_that_is_not_null_is_given_in_every_row(session: Interpreter, l
         run(session, "UPDATE z SET n = NULL WHERE id = 1")
 
 
-def test_delete_writes_a_tombstone_for_each_key(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_delete_writes_a_tombstone_for_each_key(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     run(session, TABLE + ROWS)
     text = "DELETE FROM visit WHERE product = 'leek' AND visitor IN ('ann', 'bob', 'ann')"
     assert message(session, text) == "2 keys deleted from 'visit'"
@@ -123,7 +123,7 @@ def test_delete_writes_a_tombstone_for_each_key(session: Interpreter, settings: 
 
 
 def test_update_writes_the_whole_row_from_what_waits_in_the_topic(
-    session: Interpreter, settings: Settings, lake: Lake
+    session: Interpreter, settings: Settings, lake: LakeLayout
 ) -> None:
     """Every type comes back as it was: the columns that are not SET."""
     run(session, TABLE + ROWS)
@@ -136,7 +136,7 @@ def test_update_writes_the_whole_row_from_what_waits_in_the_topic(
     assert message(session, text.replace("61", "NULL")) == "1 row of 'visit' updated"
 
 
-def test_update_writes_the_whole_row_from_the_table(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_update_writes_the_whole_row_from_the_table(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     run(session, TABLE)
     stored = {"product": "leek", "visitor": "ann", "length": 60, "at": 37_800_000, "price": Decimal("1.50")}
     append(lake, "visit", [stored, {**stored, "visitor": "bob"}])
@@ -147,7 +147,7 @@ def test_update_writes_the_whole_row_from_the_table(session: Interpreter, settin
     assert {name: written[name] for name in ("length", "at", "price")} == {"length": 61, "at": 37_800_000, "price": 1.5}
 
 
-def test_a_key_without_a_row_is_not_updated(session: Interpreter, settings: Settings, lake: Lake) -> None:
+def test_a_key_without_a_row_is_not_updated(session: Interpreter, settings: Settings, lake: LakeLayout) -> None:
     run(session, TABLE + ROWS + "DELETE FROM visit WHERE product = 'leek' AND visitor = 'ann';")
     for visitor in ("ann", "eve"):
         text = f"UPDATE visit SET length = 1 WHERE product = 'leek' AND visitor = '{visitor}'"

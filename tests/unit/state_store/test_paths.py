@@ -17,7 +17,7 @@ from strandline.state_store.files import (
     remove_folder,
     remove_if_empty,
 )
-from strandline.state_store.layout import Lake, name_of
+from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import (
     LakePath,
     any_file,
@@ -142,7 +142,7 @@ def test_a_folder_is_removed_if_it_is_empty_whoever_else_fills_or_removes_it(
 
 @pytest.mark.parametrize("name", ["orders", "Größe", "a b", "100%", "~x", "a!b", ".x", "a.b", "x/y", "$", "%2E"])
 def test_a_table_of_any_name_is_found_again_by_its_folder(root: LakePath, name: str) -> None:
-    folder = Lake(root).table(name)
+    folder = LakeLayout(root).table(name)
     assert name_of(folder.name) == name
     # delta-rs and Spark would decode a '%', or encode it once more.
     assert isinstance(root, Path) or "%" not in str(folder)

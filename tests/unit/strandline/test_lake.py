@@ -11,7 +11,7 @@ import pytest
 import strandline
 from strandline.jobs.model.errors import SqlSyntaxError, UnknownName
 from strandline.state_store.errors import SettingsError, TableMissing, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append, delete
 
 FILE = Path(__file__).parents[3] / "jobs" / "pipelines" / "package_locations.sql"
@@ -19,7 +19,7 @@ ROWS = [{"package_id": 1, "current_location": "Rome"}, {"package_id": 2, "curren
 
 
 @pytest.fixture
-def opened(lake: Lake) -> strandline.Lake:
+def opened(lake: LakeLayout) -> strandline.Lake:
     """The pattern catalogue's projection after two epochs: two rows, of which one was deleted."""
     found = strandline.open_lake(str(lake.root))
     found.apply(FILE)

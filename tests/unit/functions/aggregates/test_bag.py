@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
-from strandline.jobs.functions.aggregates.contract import Changes
+from strandline.jobs.functions.aggregates.contract import GroupChanges
 from strandline.jobs.model.types import BIGINT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ TYPE = bag_type(BIGINT).duckdb()
 
 def bag(rows: str) -> str:
     """The text of the bag of rows `v`, `w`."""
-    changes = Changes(("v",), "w", "NULL", None)
+    changes = GroupChanges(("v",), "w", "NULL", None)
     made = bag_of(DUCKDB, changes, "v", BIGINT, by_place=False)
     return f"(SELECT CAST({made} AS {TYPE}) FROM ({rows}))"
 

@@ -10,7 +10,8 @@ from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.functions.aggregates.registry import FUNCTIONS, Bound, Changes, functions
+from strandline.jobs.functions.aggregates.contract import GroupChanges
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS, Bound, functions
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported, TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -185,7 +186,7 @@ def _ksql_over(duck: DuckDBPyConnection, rows: str, function: str, arguments: li
     bound = bind(function, *arguments, ksql=True)
     made = AggregateCall("a", function, bound.arguments, bound.argument_types, bound.type, parameters=bound.parameters)
     words, own = engine_of("duckdb"), FUNCTIONS[function]
-    changes = Changes(tuple(f"CAST({text} AS DOUBLE)" for text, _ in arguments), "1", "NULL", None)
+    changes = GroupChanges(tuple(f"CAST({text} AS DOUBLE)" for text, _ in arguments), "1", "NULL", None)
     kept = f"SELECT {own.add(words, made, changes)} AS kept FROM (VALUES ({rows})) AS t(v)"
     found = duck.execute(f"SELECT {own.result(words, made, 'kept')} FROM ({kept})").fetchone()
     assert found is not None
@@ -204,7 +205,7 @@ def test_exactly_the_linear_functions_lose_nothing() -> None:
         made = called("a", name)
         linear = FUNCTIONS[function].lost_type(made) is None
         assert linear == (
-            FUNCTIONS[function].lost(engine_of("duckdb"), made, Changes(("x", "y"), "w", "o", None)) is None
+            FUNCTIONS[function].lost(engine_of("duckdb"), made, GroupChanges(("x", "y"), "w", "o", None)) is None
         )
         if not made.distinct and FUNCTIONS[function].form(made) == 1:
             assert linear == FUNCTIONS[function].retractable, name

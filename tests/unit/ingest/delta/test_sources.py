@@ -37,7 +37,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.foreign_log import ForeignLog
 
 
@@ -64,7 +64,7 @@ class World:
         return sorted(int(str(row[0])) for row in found.rows)
 
     def source(self, name: str = "t") -> Source:
-        found = Catalog(Lake(self.settings.lake)).get(name)
+        found = Catalog(LakeLayout(self.settings.lake)).get(name)
         assert isinstance(found, Source)
         return found
 
@@ -149,7 +149,7 @@ def test_versions_are_taken_in_whole(world: World) -> None:
     DeltaTable(world.theirs).optimize.compact()
     world.write(6)
     drain(settings, "p", in_driver=True)
-    log = Lake(world.settings.lake).table("t__log")
+    log = LakeLayout(world.settings.lake).table("t__log")
     versions = [pa.table(DeltaTable(str(log), version=v).to_pyarrow_table())["_offset"].to_pylist() for v in range(5)]
     new = [sorted({*after} - {*before}) for before, after in pairwise(versions)]
     assert new == [[0], [1], [PLACES, PLACES + 1, PLACES + 2], [3 * PLACES]], "a snapshot may be cut, a commit not"
@@ -167,7 +167,7 @@ def test_status_says_how_many_changes_wait(world: World) -> None:
 
 def test_the_lineage_begins_with_the_foreign_table(world: World) -> None:
     world.run("CREATE TABLE t WITH (DELTA = '@'); CREATE STREAM s WITH (DELTA = '@')")
-    graph = lineage(Catalog(Lake(world.settings.lake)).definitions(), lambda _: True)
+    graph = lineage(Catalog(LakeLayout(world.settings.lake)).definitions(), lambda _: True)
     assert [node.name for node in graph.nodes if node.role == "topic"] == [str(world.theirs)]
     assert {edge for edge in graph.edges if edge[0].startswith("topic/")} == {
         (f"topic/{world.theirs}", "t__log"),
@@ -193,7 +193,7 @@ def test_a_version_that_vacuum_took_stops_the_source(world: World) -> None:
     with pytest.raises(DeltaVersionGone, match="VACUUM took the file"):
         world.drain()
     with pytest.raises(DeltaVersionGone):
-        check_kept(world.settings, Lake(world.settings.lake), world.source())
+        check_kept(world.settings, LakeLayout(world.settings.lake), world.source())
     assert world.ids() == [1, 2]
 
 
@@ -246,7 +246,7 @@ def test_a_column_of_another_type_stops_the_source(tmp_path: Path) -> None:
 def test_what_a_statement_may_not_say(world: World, statement: str, error: type[SqlError], said: str) -> None:
     with pytest.raises(error, match=said):
         world.run(statement)
-    assert Catalog(Lake(world.settings.lake)).names() == ()
+    assert Catalog(LakeLayout(world.settings.lake)).names() == ()
 
 
 def test_a_type_that_the_language_lacks_is_refused_by_column(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_type_that_the_language_lacks_is_refused_by_column(tmp_path: Path) -> 
 
 def test_topics_and_foreign_tables_wait_together(world: World) -> None:
     world.run("CREATE TABLE t WITH (DELTA = '@'); CREATE STREAM s (v INT)")
-    log = open_log(world.settings, Lake(world.settings.lake))
+    log = open_log(world.settings, LakeLayout(world.settings.lake))
     topic = world.source().topic
     log.wait({topic: {0: 0}, "s": {0: 0}}, 60)  # the table has a version
     world.run("INSERT INTO s VALUES (1)")

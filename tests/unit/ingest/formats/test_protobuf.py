@@ -20,7 +20,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import EncodeFailed
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import examples
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
 
@@ -145,7 +145,7 @@ def test_broken_payloads_are_told_apart_from_null(memory: SchemaRegistryClient) 
     assert ([row["v"] for row in rows], set(errors)) == (["abc", None, "", None], {3})
 
 
-def test_schemas_lie_in_the_lake_without_a_registry(lake: Lake) -> None:
+def test_schemas_lie_in_the_lake_without_a_registry(lake: LakeLayout) -> None:
     of = source("PROTOBUF", ("k", t.VARCHAR), ("v", t.INT), key_format="PROTOBUF")
     form = open_format(of, "key", lambda: LocalRegistry(lake.registry))
     assert form is not None

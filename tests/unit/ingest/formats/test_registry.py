@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, Schema
 from strandline.jobs.ingest.formats.registry import LocalRegistry, open_registry
 from strandline.jobs.model.settings import RegistrySettings, Settings
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 from tests.support.warm_process import warm_processes
 
@@ -24,11 +24,11 @@ def avro(name: str) -> Schema:
 
 
 @pytest.fixture
-def registry(lake: Lake) -> LocalRegistry:
+def registry(lake: LakeLayout) -> LocalRegistry:
     return LocalRegistry(lake.registry)
 
 
-def test_the_same_schema_keeps_its_id(registry: LocalRegistry, lake: Lake) -> None:
+def test_the_same_schema_keeps_its_id(registry: LocalRegistry, lake: LakeLayout) -> None:
     """Also in another subject, and for another process."""
     first = registry.register_schema(SUBJECT, avro("a"))
     assert registry.register_schema(SUBJECT, avro("a")) == first
@@ -79,7 +79,7 @@ def _register(root: Path, results: Path, worker: int) -> None:
     results.joinpath(f"{worker}.json").write_text(json.dumps({**ids, f"own{worker}": own}))
 
 
-def test_many_processes_agree_on_ids(lake: Lake, tmp_path: Path) -> None:
+def test_many_processes_agree_on_ids(lake: LakeLayout, tmp_path: Path) -> None:
     """4 processes register the same 20 schemas at once: one id each, no id twice, versions without a gap."""
     context = warm_processes()
     workers = [context.Process(target=_register, args=(lake.registry, tmp_path, n)) for n in range(4)]
@@ -99,7 +99,7 @@ def test_many_processes_agree_on_ids(lake: Lake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ids", "subjects"])
-def test_a_flipped_bit_of_a_file_gives_a_typed_error_or_the_same_answer(lake: Lake, kind: str) -> None:
+def test_a_flipped_bit_of_a_file_gives_a_typed_error_or_the_same_answer(lake: LakeLayout, kind: str) -> None:
     LocalRegistry(lake.registry).register_schema(SUBJECT, avro("a"))
     (file,) = on_disk(lake.registry / kind).rglob("*.json")
     data, found = file.read_bytes(), 0
@@ -113,7 +113,7 @@ def test_a_flipped_bit_of_a_file_gives_a_typed_error_or_the_same_answer(lake: La
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schemaType": "AVRO"'])
-def test_a_file_that_holds_no_schema_is_a_typed_error(registry: LocalRegistry, lake: Lake, text: str) -> None:
+def test_a_file_that_holds_no_schema_is_a_typed_error(registry: LocalRegistry, lake: LakeLayout, text: str) -> None:
     registry.register_schema(SUBJECT, avro("a"))
     (file,) = on_disk(lake.registry).glob("ids/*.json")
     file.write_text(text)
@@ -121,7 +121,7 @@ def test_a_file_that_holds_no_schema_is_a_typed_error(registry: LocalRegistry, l
         LocalRegistry(lake.registry).get_schema(1)
 
 
-def test_files_without_a_checksum_are_read_and_known_again(lake: Lake) -> None:
+def test_files_without_a_checksum_are_read_and_known_again(lake: LakeLayout) -> None:
     for folder, text in (
         ("ids", json.dumps({"schemaType": "AVRO", "schema": avro("a").schema_str})),
         (f"subjects/{SUBJECT}", '{"id": 1}'),
@@ -132,13 +132,13 @@ def test_files_without_a_checksum_are_read_and_known_again(lake: Lake) -> None:
     assert LocalRegistry(lake.registry).register_schema("other-value", avro("a")) == 1
 
 
-def test_without_a_url_schemas_are_kept_in_the_lake(settings: Settings, lake: Lake) -> None:
+def test_without_a_url_schemas_are_kept_in_the_lake(settings: Settings, lake: LakeLayout) -> None:
     opened = open_registry(settings, lake)
     opened.register_schema(SUBJECT, avro("a"))
     assert list(on_disk(lake.registry).glob("ids/*.json"))
 
 
-def test_a_url_is_asked_with_the_credentials_of_the_settings(settings: Settings, lake: Lake) -> None:
+def test_a_url_is_asked_with_the_credentials_of_the_settings(settings: Settings, lake: LakeLayout) -> None:
     section = RegistrySettings.model_validate({"url": "http://registry:8081", "username": "u", "password": "p"})
     opened = open_registry(settings.model_copy(update={"registry": section}), lake)
     assert type(opened) is SchemaRegistryClient

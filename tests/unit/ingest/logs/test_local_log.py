@@ -16,7 +16,7 @@ from strandline.jobs.ingest.logs.segment import SegmentHeader
 from strandline.jobs.ingest.logs.segments import Segments, TopicFile
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.warm_process import warm_processes
@@ -38,7 +38,7 @@ def _values(count: int, first: int = 0) -> list[Record]:
     return [Record(None, str(n).encode(), n) for n in range(first, first + count)]
 
 
-def test_a_record_reads_back_as_it_was_written(lake: Lake) -> None:
+def test_a_record_reads_back_as_it_was_written(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     record = Record(b"k\x00", b"", 1_700_000_000_123, (("h", b"\xff"), ("h", None), ("ü", b"")))
@@ -49,7 +49,7 @@ def test_a_record_reads_back_as_it_was_written(lake: Lake) -> None:
     assert read.headers == [[("h", b"\xff"), ("h", None), ("ü", b"")], None]
 
 
-def test_every_range_of_offsets_reads_exactly(lake: Lake) -> None:
+def test_every_range_of_offsets_reads_exactly(lake: LakeLayout) -> None:
     """Ranges begin and end inside, between and across files of different sizes."""
     log = LocalLog(lake)
     log.ensure_topic("t")
@@ -60,7 +60,7 @@ def test_every_range_of_offsets_reads_exactly(lake: Lake) -> None:
             assert _records(log, "t", 0, start, end).offsets == list(range(start, end))
 
 
-def test_large_files_are_cut_and_small_ones_joined(lake: Lake) -> None:
+def test_large_files_are_cut_and_small_ones_joined(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", _values(2 * CHUNK + 5))
@@ -71,12 +71,12 @@ def test_large_files_are_cut_and_small_ones_joined(lake: Lake) -> None:
 
 
 def _append(root: Path, writer: int) -> None:
-    log = LocalLog(Lake(root))
+    log = LocalLog(LakeLayout(root))
     for number in range(APPENDS):
         log.produce("t", [Record(None, f"{writer}:{number}:{part}".encode(), 0, partition=0) for part in range(2)])
 
 
-def test_many_writing_processes_lose_and_double_nothing(lake: Lake) -> None:
+def test_many_writing_processes_lose_and_double_nothing(lake: LakeLayout) -> None:
     """4 processes × 200 appends of two records: dense offsets, each append once, its records side by side, and the
     appends of one writer in its order. 200 are enough for hundreds of lost races on two cores."""
     LocalLog(lake).ensure_topic("t")
@@ -101,7 +101,7 @@ def test_many_writing_processes_lose_and_double_nothing(lake: Lake) -> None:
     assert not list(on_disk(lake.topic("t")).glob("**/.*"))
 
 
-def test_two_instances_see_each_others_records(lake: Lake) -> None:
+def test_two_instances_see_each_others_records(lake: LakeLayout) -> None:
     """What an instance remembers of a partition's end is only where to look first."""
     one, other = LocalLog(lake), LocalLog(lake)
     one.ensure_topic("t")
@@ -112,7 +112,9 @@ def test_two_instances_see_each_others_records(lake: Lake) -> None:
         assert one.end_offsets("t") == {0: 4 * number + 4}
 
 
-def test_ten_thousand_small_files_are_read_by_those_of_the_range(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_small_files_are_read_by_those_of_the_range(
+    lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An INSERT per event makes a file per event. Written without the syncs, to test reading: one partition's range
     opens no file of the other."""
     monkeypatch.setattr("os.fsync", lambda _: None)
@@ -135,7 +137,7 @@ def test_ten_thousand_small_files_are_read_by_those_of_the_range(lake: Lake, mon
     assert len(opened) < 1000 + 50
 
 
-def test_keyed_records_go_where_kafka_sends_them(lake: Lake) -> None:
+def test_keyed_records_go_where_kafka_sends_them(lake: LakeLayout) -> None:
     from strandline.jobs.ingest.logs.partitioner import partition_for
 
     log = LocalLog(lake)
@@ -147,7 +149,7 @@ def test_keyed_records_go_where_kafka_sends_them(lake: Lake) -> None:
         assert _records(log, "t", partition, offset, offset + 1).keys == [key]
 
 
-def test_a_topic_is_made_once(lake: Lake) -> None:
+def test_a_topic_is_made_once(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("a/b c", partitions=3)
     log.ensure_topic("a/b c", partitions=9)
@@ -157,14 +159,14 @@ def test_a_topic_is_made_once(lake: Lake) -> None:
     assert log.end_offsets("a/b c") == {0: 0, 1: 0, 2: 0}
 
 
-def test_a_missing_topic_is_named(lake: Lake) -> None:
+def test_a_missing_topic_is_named(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     for ask in (lambda: log.end_offsets("t"), lambda: log.produce("t", _values(1))):
         with pytest.raises(TopicMissing, match="'t'"):
             ask()
 
 
-def test_a_cut_file_is_found(lake: Lake) -> None:
+def test_a_cut_file_is_found(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", _values(3))
@@ -174,7 +176,7 @@ def test_a_cut_file_is_found(lake: Lake) -> None:
         list(log.read("t", 0, 0, 3))
 
 
-def test_removed_files_are_never_skipped_silently(lake: Lake) -> None:
+def test_removed_files_are_never_skipped_silently(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     for first in range(0, 6, 2):
@@ -189,7 +191,7 @@ def test_removed_files_are_never_skipped_silently(lake: Lake) -> None:
         list(log.read("t", 0, 0, 6))
 
 
-def test_a_file_of_another_number_or_topic_is_found(lake: Lake) -> None:
+def test_a_file_of_another_number_or_topic_is_found(lake: LakeLayout) -> None:
     log = LocalLog(lake)
     for topic in ("t", "u"):
         log.ensure_topic(topic)
@@ -202,7 +204,7 @@ def test_a_file_of_another_number_or_topic_is_found(lake: Lake) -> None:
             LocalLog(lake).end_offsets("t")
 
 
-def test_large_records_are_read_a_few_at_a_time(lake: Lake) -> None:
+def test_large_records_are_read_a_few_at_a_time(lake: LakeLayout) -> None:
     """Runs are bounded by bytes too; only a record that is larger by itself is a run of its own."""
     log = LocalLog(lake)
     log.ensure_topic("t")
@@ -214,7 +216,7 @@ def test_large_records_are_read_a_few_at_a_time(lake: Lake) -> None:
     assert len(runs) < len(sizes) / 2
 
 
-def test_a_topic_removed_under_a_producer_is_missing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_removed_under_a_producer_is_missing(lake: LakeLayout, monkeypatch: pytest.MonkeyPatch) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     taken = LocalLog._head
@@ -230,7 +232,7 @@ def test_a_topic_removed_under_a_producer_is_missing(lake: Lake, monkeypatch: py
     assert not lake.topic("t").exists()
 
 
-def test_a_second_topic_under_a_running_instance_begins_at_zero(lake: Lake) -> None:
+def test_a_second_topic_under_a_running_instance_begins_at_zero(lake: LakeLayout) -> None:
     """What an instance remembers of a topic's end does not outlive the topic."""
     log = LocalLog(lake)
     log.ensure_topic("t")
@@ -257,7 +259,7 @@ except DiskFailed:
 """
 
 
-def test_an_insert_that_does_not_fit_the_disk_leaves_nothing(lake: Lake) -> None:
+def test_an_insert_that_does_not_fit_the_disk_leaves_nothing(lake: LakeLayout) -> None:
     """The process may write 4096 bytes to a file: as with a full disk, a part of the segment is written."""
     log = LocalLog(lake)
     log.ensure_topic("t")

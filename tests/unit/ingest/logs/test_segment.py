@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import examples
 from tests.support.on_disk import on_disk
 
@@ -27,7 +27,7 @@ _RECORD = st.builds(
 _Read = dict[int, list[tuple[object, ...]]]
 
 
-def _everything(lake: Lake) -> _Read:
+def _everything(lake: LakeLayout) -> _Read:
     """All that the topic holds, by a process that opens it for the first time: {partition: records}."""
     log = LocalLog(lake)
     assert log.topics() == ["t"]
@@ -48,7 +48,7 @@ def _everything(lake: Lake) -> _Read:
 def test_any_records_come_back_in_their_partitions(
     tmp_path_factory: pytest.TempPathFactory, calls: list[list[Record]]
 ) -> None:
-    lake = Lake(tmp_path_factory.mktemp("lake"))
+    lake = LakeLayout(tmp_path_factory.mktemp("lake"))
     log = LocalLog(lake)
     log.ensure_topic("t", 3)
     expected: _Read = {0: [], 1: [], 2: []}
@@ -62,7 +62,7 @@ def test_any_records_come_back_in_their_partitions(
     assert _everything(lake) == expected
 
 
-def test_every_flipped_bit_of_a_topic_is_found_or_changes_nothing(lake: Lake) -> None:
+def test_every_flipped_bit_of_a_topic_is_found_or_changes_nothing(lake: LakeLayout) -> None:
     """All bits of all files: `topic.json` and two segments, one of several partitions, one of a single one."""
     log = LocalLog(lake)
     log.ensure_topic("t", 3)
@@ -87,7 +87,7 @@ def test_every_flipped_bit_of_a_topic_is_found_or_changes_nothing(lake: Lake) ->
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, 100, -1])
-def test_a_cut_segment_is_found(lake: Lake, kept: int) -> None:
+def test_a_cut_segment_is_found(lake: LakeLayout, kept: int) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", [Record(b"k", b"v", 1), Record(b"k", b"w", 2)])

@@ -14,7 +14,7 @@ import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -37,13 +37,13 @@ for number in range(calls) if calls else count():
 
 
 @pytest.fixture
-def log(lake: Lake) -> LocalLog:
+def log(lake: LakeLayout) -> LocalLog:
     made = LocalLog(lake)
     made.ensure_topic("t", PARTITIONS)
     return made
 
 
-def _producer(lake: Lake, name: str, calls: int, failpoint: str = "") -> subprocess.Popen[str]:
+def _producer(lake: LakeLayout, name: str, calls: int, failpoint: str = "") -> subprocess.Popen[str]:
     """A process that appends a record to every partition, again and again (0 calls: until it is killed)."""
     command = [sys.executable, "-c", _PRODUCE, str(lake.root), name, str(calls), str(PARTITIONS)]
     environment = os.environ | {"STRANDLINE_FAILPOINT": failpoint}
@@ -56,7 +56,7 @@ def _values(log: LocalLog, partition: int, end: int) -> list[str]:
     return [(value or b"").decode() for run in runs for value in run.values]
 
 
-def _same_in_all(lake: Lake) -> list[str]:
+def _same_in_all(lake: LakeLayout) -> list[str]:
     """The values of partition 0, which must be those of each partition, in the same order."""
     log = LocalLog(lake)
     ends = log.end_offsets("t")
@@ -68,7 +68,7 @@ def _same_in_all(lake: Lake) -> list[str]:
 
 @pytest.mark.parametrize("point", ["before-link", "after-segment"])
 @pytest.mark.parametrize("call", [1, 3])
-def test_a_kill_at_any_step_leaves_whole_calls(log: LocalLog, lake: Lake, point: str, call: int) -> None:
+def test_a_kill_at_any_step_leaves_whole_calls(log: LocalLog, lake: LakeLayout, point: str, call: int) -> None:
     """The second pass of `before-link`, and so on, belongs to the second call."""
     killed = _producer(lake, "killed", 9, f"{point}:{call}")
     said, _ = killed.communicate(timeout=PATIENCE_SECONDS)
@@ -82,7 +82,7 @@ def test_a_kill_at_any_step_leaves_whole_calls(log: LocalLog, lake: Lake, point:
     assert _same_in_all(lake)[-1] == "next"
 
 
-def test_producers_killed_at_random_lose_nothing_that_they_acknowledged(log: LocalLog, lake: Lake) -> None:
+def test_producers_killed_at_random_lose_nothing_that_they_acknowledged(log: LocalLog, lake: LakeLayout) -> None:
     """Three producers at once, each killed at a moment of its own, while a reader looks at all the partitions."""
     moments = random.Random(7)
     acknowledged: dict[str, int] = {}
@@ -105,7 +105,7 @@ def test_producers_killed_at_random_lose_nothing_that_they_acknowledged(log: Loc
         assert mine in (list(range(last + 1)), list(range(last + 2))), "a call that was not acknowledged may be there"
 
 
-def test_racing_producers_are_seen_call_by_call(log: LocalLog, lake: Lake) -> None:
+def test_racing_producers_are_seen_call_by_call(log: LocalLog, lake: LakeLayout) -> None:
     calls = 60
     running = [_producer(lake, str(name), calls) for name in range(4)]
     while any(process.poll() is None for process in running):

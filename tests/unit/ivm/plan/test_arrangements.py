@@ -15,7 +15,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.session.catalog_changes import drop
 from strandline.jobs.sql.statements import Drop, parse_one
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 from tests.support.on_disk import on_disk
@@ -28,7 +28,7 @@ JOIN = "FROM visit v JOIN info ON v.product = info.product"
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 
@@ -88,7 +88,7 @@ def test_a_shared_stage_is_refreshed_once_and_before_its_readers(catalog: Catalo
     assert all(len(each.stages) == 1 for level in levels for each in level)
 
 
-def test_dropping_the_last_reader_drops_the_table(catalog: Catalog, lake: Lake) -> None:
+def test_dropping_the_last_reader_drops_the_table(catalog: Catalog, lake: LakeLayout) -> None:
     (table,) = view("a", f"SELECT category, MAX(length) AS m {JOIN} GROUP BY category", catalog)
     view("b", f"SELECT category, MIN(length) AS m {JOIN} GROUP BY category", catalog)
     on_disk(lake.table(table)).mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_dropping_the_last_reader_drops_the_table(catalog: Catalog, lake: Lake) 
 
 
 def test_a_second_view_starts_from_the_rows_that_are_there(
-    catalog: Catalog, duck: duckdb.DuckDBPyConnection, lake: Lake
+    catalog: Catalog, duck: duckdb.DuckDBPyConnection, lake: LakeLayout
 ) -> None:
     (table,) = view("a", f"SELECT category, MAX(length) AS m {JOIN} GROUP BY category", catalog)
     bench = DuckLake(catalog, catalog.definitions(), duck)

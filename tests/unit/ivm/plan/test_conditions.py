@@ -15,7 +15,7 @@ from strandline.jobs.ivm.plan.conditions import conditions_of
 from strandline.jobs.ivm.plan.group import grouped_stage
 from strandline.jobs.ivm.plan.map import map_stage
 from strandline.jobs.ivm.plan.plan import plan_of_query
-from strandline.jobs.ivm.plan.rows import Rows
+from strandline.jobs.ivm.plan.rows import PlannedRows
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.model.options import State
 from strandline.jobs.model.stage import AggregateStage, MapStage, Stage
@@ -77,7 +77,7 @@ def test_a_lost_part_of_on_is_named(catalog: Catalog, monkeypatch: Patch) -> Non
 def test_a_join_of_another_kind_is_another_join(catalog: Catalog, monkeypatch: Patch) -> None:
     joined = inputs._joined
 
-    def inner(rows: Rows, others: Any, made: Any) -> Rows:
+    def inner(rows: PlannedRows, others: Any, made: Any) -> PlannedRows:
         found = joined(rows, others, made)
         return replace(found, inputs=tuple(replace(each, join="inner") for each in found.inputs))
 
@@ -86,7 +86,7 @@ def test_a_join_of_another_kind_is_another_join(catalog: Catalog, monkeypatch: P
 
 
 def test_a_lost_where_is_named(catalog: Catalog, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Rows, "filtered", lambda rows, condition: rows)
+    monkeypatch.setattr(PlannedRows, "filtered", lambda rows, condition: rows)
     assert "WHERE age > 1" in lost("SELECT name FROM users WHERE age > 1", catalog).replace("users.", "")
     assert "HAVING" in lost("SELECT name, COUNT(*) AS n FROM users GROUP BY name HAVING COUNT(*) > 1", catalog)
 

@@ -13,7 +13,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.stage import AggregateStage, MapStage
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 from tests.support.rule_harness import multiset
@@ -75,7 +75,7 @@ EPOCHS: list[dict[str, list[dict[str, Any]]]] = [
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 

@@ -12,7 +12,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.stage import MapStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 
@@ -41,7 +41,7 @@ QUERIES = {
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 

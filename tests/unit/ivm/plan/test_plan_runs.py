@@ -9,7 +9,7 @@ import pytest
 
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.model.options import State
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.examples import AT_LENGTH
 from tests.support.plan_bench import Feeder, PlanBench, e
 from tests.unit.ivm.plan.cases_by_hand import CASES
@@ -22,7 +22,7 @@ EPOCHS = 8 if AT_LENGTH else 3
 @pytest.mark.parametrize("state", ["full", "shared"])
 @pytest.mark.parametrize("name", CASES)
 def test_after_every_epoch_the_view_equals_the_query_over_all_rows(
-    name: str, state: State, lake: Lake, duck: duckdb.DuckDBPyConnection
+    name: str, state: State, lake: LakeLayout, duck: duckdb.DuckDBPyConnection
 ) -> None:
     case = CASES[name]
     bench = PlanBench(lake, SOURCES, duck)
@@ -43,7 +43,7 @@ def test_after_every_epoch_the_view_equals_the_query_over_all_rows(
 
 
 def test_with_ksql_semantics_a_group_lasts_also_when_its_row_went_within_one_epoch(
-    lake: Lake, duck: duckdb.DuckDBPyConnection
+    lake: LakeLayout, duck: duckdb.DuckDBPyConnection
 ) -> None:
     bench = PlanBench(lake, SOURCES, duck)
     feeder = Feeder(bench, VALUES, seed=1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from strandline.jobs.ivm.plan.inputs import rows_of_block
-from strandline.jobs.ivm.plan.rows import Rows
+from strandline.jobs.ivm.plan.rows import PlannedRows
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Block, Query, outputs_of
@@ -63,7 +63,7 @@ class _Recorder:
     def marked(self, relation: Relation) -> Relation:
         return relation
 
-    def arranged(self, rows: Rows) -> Rows:
+    def arranged(self, rows: PlannedRows) -> PlannedRows:
         return rows
 
 

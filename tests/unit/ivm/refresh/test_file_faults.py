@@ -18,7 +18,7 @@ from strandline.jobs.ivm.refresh.faults import file_fault, typed_fault
 from strandline.jobs.model.errors import RowFailed
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk
 
 TABLES = ("visits", "page views", "totals")
@@ -113,7 +113,7 @@ def test_a_row_that_fails_is_no_file_whatever_it_holds() -> None:
 
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "none"])
 def test_what_duckdb_says_of_damaged_files_is_corrupt_state(
-    lake: Lake, db: duckdb.DuckDBPyConnection, codec: str
+    lake: LakeLayout, db: duckdb.DuckDBPyConnection, codec: str
 ) -> None:
     """Its own texts. A flipped bit may also change a column's name, which is another error, or a value, which is none:
     the store checks files by their checksum, so this is the second guard."""
@@ -136,7 +136,7 @@ def test_what_duckdb_says_of_damaged_files_is_corrupt_state(
 
 
 def test_what_duckdb_says_of_a_missing_file_is_a_version_that_is_gone(
-    lake: Lake, db: duckdb.DuckDBPyConnection
+    lake: LakeLayout, db: duckdb.DuckDBPyConnection
 ) -> None:
     file = _written(lake, "snappy")
     file.unlink()
@@ -152,7 +152,7 @@ def test_a_text_without_a_file_names_all_the_tables() -> None:
     assert found.where == "Out of buffer"
 
 
-def _written(lake: Lake, codec: str) -> Path:
+def _written(lake: LakeLayout, codec: str) -> Path:
     file = on_disk(lake.table("visits")) / "epoch-1" / "part-0.parquet"
     file.parent.mkdir(parents=True)
     table = pa.table({"k": list(range(2000)), "v": [f"x{number * 7919 % 1000}" for number in range(2000)]})

@@ -14,7 +14,7 @@ from strandline.jobs.ivm.refresh.guarded_stage import checked, guarded, null_ins
 from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.model.stage import Stage
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.duck_lake import DuckLake, Row
 
@@ -35,7 +35,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def made(lake: Lake, db: duckdb.DuckDBPyConnection, view: str) -> DuckLake:
+def made(lake: LakeLayout, db: duckdb.DuckDBPyConnection, view: str) -> DuckLake:
     catalog: Catalog = catalog_of(lake, SOURCES + view)
     return DuckLake(catalog, catalog.definitions(), db)
 
@@ -64,7 +64,7 @@ CASES = {
 @pytest.mark.parametrize("window", CASES)
 @pytest.mark.parametrize("emit", ["CHANGES", "FINAL"])
 def test_late_rows_are_counted_once_for_each_window_they_missed(
-    lake: Lake, db: duckdb.DuckDBPyConnection, window: str, emit: str
+    lake: LakeLayout, db: duckdb.DuckDBPyConnection, window: str, emit: str
 ) -> None:
     seconds, late = CASES[window]
     tables = made(
@@ -79,7 +79,7 @@ def test_late_rows_are_counted_once_for_each_window_they_missed(
 
 
 @pytest.mark.parametrize("window", CASES)
-def test_the_count_does_not_depend_on_the_epochs(lake: Lake, db: duckdb.DuckDBPyConnection, window: str) -> None:
+def test_the_count_does_not_depend_on_the_epochs(lake: LakeLayout, db: duckdb.DuckDBPyConnection, window: str) -> None:
     pick = random.Random(7)
     seconds = [at + pick.choice([0, 0, 0, -9, -20, -40]) for at in range(50, 250)]
     rows = events(seconds)
@@ -96,7 +96,7 @@ def test_the_count_does_not_depend_on_the_epochs(lake: Lake, db: duckdb.DuckDBPy
     assert tables.late("v")
 
 
-def test_a_late_row_that_is_retracted_counts_no_more(lake: Lake, db: duckdb.DuckDBPyConnection) -> None:
+def test_a_late_row_that_is_retracted_counts_no_more(lake: LakeLayout, db: duckdb.DuckDBPyConnection) -> None:
     tables = made(
         lake, db, f"CREATE MATERIALIZED VIEW v AS SELECT length, COUNT(*) AS n FROM stock {TUMBLING} GROUP BY length;"
     )
@@ -110,7 +110,7 @@ def test_a_late_row_that_is_retracted_counts_no_more(lake: Lake, db: duckdb.Duck
     assert tables.late("v") == 0
 
 
-def test_grouping_sets_count_a_row_once(lake: Lake, db: duckdb.DuckDBPyConnection) -> None:
+def test_grouping_sets_count_a_row_once(lake: LakeLayout, db: duckdb.DuckDBPyConnection) -> None:
     view = f"SELECT product, COUNT(*) AS n FROM visit {TUMBLING} GROUP BY ROLLUP (product)"
     tables = made(lake, db, f"CREATE MATERIALIZED VIEW v AS {view};")
     tables.feed("visit", events([40, 4]))
@@ -120,7 +120,7 @@ def test_grouping_sets_count_a_row_once(lake: Lake, db: duckdb.DuckDBPyConnectio
 
 @pytest.mark.parametrize("rewritten", [checked, null_instead, lambda stage: guarded(stage, "letters").sound])
 def test_a_late_row_that_fails_is_not_counted_and_stops_nothing(
-    lake: Lake, db: duckdb.DuckDBPyConnection, rewritten: Callable[[Stage], Stage]
+    lake: LakeLayout, db: duckdb.DuckDBPyConnection, rewritten: Callable[[Stage], Stage]
 ) -> None:
     """Whatever the view's policy on errors: row 2 is late, row 0 would divide by zero."""
     view = (
@@ -140,14 +140,16 @@ def test_a_late_row_that_fails_is_not_counted_and_stops_nothing(
     assert tables.fetch(f"WITH {log} {late}") == [{"__late": 1}]
 
 
-def test_a_view_without_a_window_counts_nothing(lake: Lake, db: duckdb.DuckDBPyConnection) -> None:
+def test_a_view_without_a_window_counts_nothing(lake: LakeLayout, db: duckdb.DuckDBPyConnection) -> None:
     tables = made(lake, db, "CREATE TABLE v AS SELECT product, COUNT(*) AS n FROM visit GROUP BY product;")
     tables.feed("visit", events([40, 4]))
     tables.refresh()
     assert tables.late("v") is None
 
 
-def test_rows_that_a_record_from_before_did_not_count_are_counted(lake: Lake, db: duckdb.DuckDBPyConnection) -> None:
+def test_rows_that_a_record_from_before_did_not_count_are_counted(
+    lake: LakeLayout, db: duckdb.DuckDBPyConnection
+) -> None:
     tables = made(lake, db, f"CREATE TABLE v AS SELECT product, COUNT(*) AS n FROM visit {TUMBLING} GROUP BY product;")
     tables.feed("visit", events([40, 4]))
     tables.refresh()

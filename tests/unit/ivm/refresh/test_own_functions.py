@@ -7,7 +7,7 @@ from strandline.jobs.model.settings import FunctionSettings, Settings
 from strandline.jobs.run.pipeline import opened
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.support.python_function_stage import MODULE
 
@@ -20,7 +20,7 @@ CREATE STREAM inverted AS SELECT k, inverse(v) AS i FROM s;
 """
 
 
-def test_a_function_outlives_the_connection_that_used_it_first(settings: Settings, lake: Lake) -> None:
+def test_a_function_outlives_the_connection_that_used_it_first(settings: Settings, lake: LakeLayout) -> None:
     allowed = settings.model_copy(update={"functions": FunctionSettings(modules=(MODULE,))})
     list(Interpreter(allowed, "words").run(STATEMENTS))
     events = [("fig", 1), ("banana", 1), ("kiwi", 1), ("cherry", 0)]
@@ -35,7 +35,7 @@ def test_a_function_outlives_the_connection_that_used_it_first(settings: Setting
     assert sorted((row["k"], row["word"]) for row in rows) == [(0, "kiwi"), (1, "banana")]
 
 
-def test_what_is_not_allowed_any_more_stops_the_view(settings: Settings, lake: Lake) -> None:
+def test_what_is_not_allowed_any_more_stops_the_view(settings: Settings, lake: LakeLayout) -> None:
     allowed = settings.model_copy(update={"functions": FunctionSettings(modules=(MODULE,))})
     list(Interpreter(allowed, "words").run(STATEMENTS))
     lake_tables.events(lake, "s", [{"k": 1, "word": "fig", "v": 1}])

@@ -14,7 +14,7 @@ from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.from_text import parse_query
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 from tests.unit.ivm.plan.planned import SOURCES
 
@@ -32,7 +32,7 @@ TEXTS = {
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 

@@ -20,7 +20,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.event_commits import commit_events
 from tests.support.on_disk import on_disk
@@ -42,7 +42,7 @@ CREATE MATERIALIZED VIEW busiest AS SELECT page, MAX(n) AS n FROM hourly GROUP B
 """
 
 
-def clicks(lake: Lake, hours: range, first: int) -> None:
+def clicks(lake: LakeLayout, hours: range, first: int) -> None:
     """One commit of events: two of page a and one of b in each hour."""
     source = Catalog(lake).get("clicks")
     assert isinstance(source, Source)
@@ -55,7 +55,7 @@ def clicks(lake: Lake, hours: range, first: int) -> None:
     commit_events(lake, source, rows)
 
 
-def plant(lake: Lake, view: str, wrong: Callable[[Row], Row | None]) -> None:
+def plant(lake: LakeLayout, view: str, wrong: Callable[[Row], Row | None]) -> None:
     """One epoch of a view's table by which rows change as `wrong` says; None leaves a row as it is."""
     item = next(each for level in maintained([Catalog(lake).get(view)], Catalog(lake)) for each in level)
     stage = item.stages[-1]
@@ -72,7 +72,7 @@ def plant(lake: Lake, view: str, wrong: Callable[[Row], Row | None]) -> None:
 def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a lake whose views have taken in six hours, by two epochs."""
     settings = load_settings(lake=tmp_path_factory.mktemp("hours") / "lake")
-    lake = Lake(settings.lake)
+    lake = LakeLayout(settings.lake)
     list(Interpreter(settings, "clicks").run(_SOURCE))
     list(Interpreter(settings, PIPELINE).run(_VIEWS))
     clicks(lake, range(4), 0)
@@ -84,12 +84,12 @@ def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lake(hours: Path, lake: Lake) -> Lake:
+def lake(hours: Path, lake: LakeLayout) -> LakeLayout:
     shutil.copytree(hours, on_disk(lake.root), dirs_exist_ok=True)
     return lake
 
 
 @pytest.fixture
-def settings(settings: Settings, lake: Lake) -> Settings:
+def settings(settings: Settings, lake: LakeLayout) -> Settings:
     assert settings.lake == lake.root
     return settings

@@ -20,7 +20,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.state_store import changelog
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import WriterBusy
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import STATE
 from tests.support.arrow_table import Row
 from tests.support.invariants import assert_correct
@@ -47,7 +47,7 @@ def more(row: Row) -> Row:
     return {**row, "n": row["n"] + 5}
 
 
-def table(lake: Lake, view: str) -> list[Row]:
+def table(lake: LakeLayout, view: str) -> list[Row]:
     names = [name for name in reader.schema(lake.table(view)).names if name != STATE]
     return sorted(reader.read_rows(lake.table(view), columns=names).to_pylist(), key=str)
 
@@ -60,7 +60,7 @@ def in_hour(column: str, at: int) -> Callable[[Row], Row | None]:
     return lambda row: more(row) if row[column] == at else None
 
 
-def test_the_rows_of_a_window_are_mended_and_the_feed_says_the_difference(settings: Settings, lake: Lake) -> None:
+def test_the_rows_of_a_window_are_mended_and_the_feed_says_the_difference(settings: Settings, lake: LakeLayout) -> None:
     whole = table(lake, "hourly")
     plant(lake, "hourly", in_hour("windowstart", THREE))
     assert proved(settings, "hourly")
@@ -79,7 +79,7 @@ def test_the_rows_of_a_window_are_mended_and_the_feed_says_the_difference(settin
     assert proved(settings, "hourly") == []
 
 
-def test_what_reads_the_view_follows_by_the_difference(settings: Settings, lake: Lake) -> None:
+def test_what_reads_the_view_follows_by_the_difference(settings: Settings, lake: LakeLayout) -> None:
     plant(lake, "hourly", in_hour("windowstart", THREE))
     drain(settings, PIPELINE)
     assert {row["n"] for row in table(lake, "busiest")} == {7, 6}
@@ -90,7 +90,7 @@ def test_what_reads_the_view_follows_by_the_difference(settings: Settings, lake:
     assert_correct(lake, PIPELINE)
 
 
-def test_rows_outside_of_the_range_are_left_alone(settings: Settings, lake: Lake) -> None:
+def test_rows_outside_of_the_range_are_left_alone(settings: Settings, lake: LakeLayout) -> None:
     """Also those that are wrong: whoever asks for a range gets that range."""
     plant(lake, "hourly", lambda row: more(row) if row["windowstart"] in (THREE, THREE + 4 * HOUR_MS) else None)
     done = backfill(settings, "hourly", None, "2026-11-01T19:00")
@@ -101,7 +101,7 @@ def test_rows_outside_of_the_range_are_left_alone(settings: Settings, lake: Lake
     assert proved(settings, "hourly") == []
 
 
-def test_a_row_that_is_missing_comes_back_and_one_too_many_goes(settings: Settings, lake: Lake) -> None:
+def test_a_row_that_is_missing_comes_back_and_one_too_many_goes(settings: Settings, lake: LakeLayout) -> None:
     whole = table(lake, "daily")
     day = NOON.date()
     plant(lake, "daily", lambda row: {**row, "page": "z"} if (row["page"], row["day"]) == ("b", day) else None)
@@ -110,7 +110,7 @@ def test_a_row_that_is_missing_comes_back_and_one_too_many_goes(settings: Settin
     assert proved(settings, "daily") == []
 
 
-def test_sessions_are_told_by_their_begin_under_whatever_name_it_is_shown(settings: Settings, lake: Lake) -> None:
+def test_sessions_are_told_by_their_begin_under_whatever_name_it_is_shown(settings: Settings, lake: LakeLayout) -> None:
     plant(lake, "visits", in_hour("begun", THREE))
     plan = plan_backfill(settings, "visits", period_of("2026-11-01T15:00:00", "2026-11-01T15:00:01"))
     assert plan.column.name == "begun"
@@ -118,7 +118,7 @@ def test_sessions_are_told_by_their_begin_under_whatever_name_it_is_shown(settin
     assert proved(settings, "visits") == []
 
 
-def test_events_that_came_meanwhile_are_the_next_refreshs(settings: Settings, lake: Lake) -> None:
+def test_events_that_came_meanwhile_are_the_next_refreshs(settings: Settings, lake: LakeLayout) -> None:
     plant(lake, "hourly", in_hour("windowstart", THREE))
     clicks(lake, range(3, 5), 42)
     done = backfill(settings, "hourly", "2026-11-01T15:00", "2026-11-01T16:00")
@@ -163,7 +163,7 @@ def test_a_day_is_not_cut(settings: Settings) -> None:
 
 
 def test_rows_that_do_not_prove_right_are_not_stored(
-    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rule is what is wrong, and the proof does not use it."""
     head = reader.head(lake.table("hourly"))
@@ -179,14 +179,14 @@ def test_rows_that_do_not_prove_right_are_not_stored(
     assert reader.head(lake.table("hourly")) == head
 
 
-def test_rows_that_nobody_committed_are_not_hidden_by_it(settings: Settings, lake: Lake) -> None:
+def test_rows_that_nobody_committed_are_not_hidden_by_it(settings: Settings, lake: LakeLayout) -> None:
     said(lake.table("hourly"), digest="0" * 32 + ":28")
     with pytest.raises(RefreshFailed, match="the record says") as caught:
         backfill(settings, "hourly", "2026-11-01", None)
     assert "strandline rebuild hourly" in str(caught.value.hint)
 
 
-def test_a_running_pipeline_is_not_disturbed(settings: Settings, lake: Lake) -> None:
+def test_a_running_pipeline_is_not_disturbed(settings: Settings, lake: LakeLayout) -> None:
     with sole_writer(lake, PIPELINE, "a run"), pytest.raises(WriterBusy):
         backfill(settings, "hourly", "2026-11-01", None)
 
@@ -195,7 +195,7 @@ def _backfilled(folder: Path) -> None:
     backfill(load_settings(lake=folder), "hourly", "2026-11-01T15:00", "2026-11-01T16:00")
 
 
-def test_one_that_is_killed_leaves_the_view_as_it_was_and_is_said_again(lake: Lake) -> None:
+def test_one_that_is_killed_leaves_the_view_as_it_was_and_is_said_again(lake: LakeLayout) -> None:
     plant(lake, "hourly", in_hour("windowstart", THREE))
     before = table(lake, "hourly")
     folder = on_disk(lake.root)

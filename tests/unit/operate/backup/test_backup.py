@@ -18,7 +18,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 from tests.support.operated_lake import epoch
@@ -45,7 +45,7 @@ def test_a_restored_lake_is_the_lake(shop: MadeLake, folder: LakePath, tmp_path:
     settings = load_settings(lake=tmp_path / "restored")
     assert [each for each in verify(settings, deep=True) if each.ok is False] == []
     for name in made.tables:
-        restored = reader.read_rows(Lake(settings.lake).table(name))
+        restored = reader.read_rows(LakeLayout(settings.lake).table(name))
         assert restored == reader.read_rows(shop.lake.table(name))
     assert not (tmp_path / "restored" / "restoring.json").exists()
 
@@ -54,11 +54,11 @@ def test_a_restored_lake_remembers_that_its_topics_are_kafkas(tmp_path: Path) ->
     """Else a shell without the brokers' setting would write events into files that no pipeline reads."""
     kafka = KafkaSettings(bootstrap_servers="127.0.0.1:1")
     settings = load_settings(lake=tmp_path / "lake", kafka=kafka)
-    remember(settings, Lake(settings.lake))
+    remember(settings, LakeLayout(settings.lake))
     execute_backup(settings, plan_backup(settings, tmp_path / "backup"))
     restore(tmp_path / "backup", tmp_path / "restored")
     with pytest.raises(TopicsElsewhere):
-        open_log(load_settings(lake=tmp_path / "restored"), Lake(tmp_path / "restored"))
+        open_log(load_settings(lake=tmp_path / "restored"), LakeLayout(tmp_path / "restored"))
 
 
 def test_where_a_backup_cannot_be_is_said_with_a_way_out(shop: MadeLake, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log
 from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.errors import CorruptState, VersionGone
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import RECOVERY_HORIZON_MS
 from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import NEXT, PIPELINE, events, made
@@ -45,7 +45,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def replaced(template: Path, lake: Lake) -> int:
+def replaced(template: Path, lake: LakeLayout) -> int:
     """The version of the swap, in a copy of the lake."""
     shutil.copytree(template, on_disk(lake.root), dirs_exist_ok=True)
     newest = log.newest_version(lake.table("by_shop"))
@@ -55,14 +55,14 @@ def replaced(template: Path, lake: Lake) -> int:
 
 @pytest.mark.parametrize("scenario", ["changelog", "point-in-time", "feed-gap"])
 def test_drills_rehearse_what_the_present_definition_has_made(
-    replaced: int, settings: Settings, lake: Lake, tmp_path: Path, scenario: str
+    replaced: int, settings: Settings, lake: LakeLayout, tmp_path: Path, scenario: str
 ) -> None:
     result = run_drill(settings, Drill(scenario, "by_shop", 60.0), scratch=tmp_path)
     assert result.passed, result.why
 
 
 def test_a_history_that_begins_before_the_swap_is_played_from_the_swap(
-    replaced: int, settings: Settings, lake: Lake, tmp_path: Path
+    replaced: int, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     path = lake.table("by_shop")
     make_checkpoint(path, replaced - 1)
@@ -74,7 +74,7 @@ def test_a_history_that_begins_before_the_swap_is_played_from_the_swap(
 
 @pytest.mark.parametrize("old", [True, False])
 def test_listed_changes_that_were_cleaned_up_end_the_history(
-    replaced: int, settings: Settings, lake: Lake, old: bool
+    replaced: int, settings: Settings, lake: LakeLayout, old: bool
 ) -> None:
     path = lake.table("by_shop")
     [file] = log.read_commit(path, replaced).change_files
@@ -91,7 +91,7 @@ def test_listed_changes_that_were_cleaned_up_end_the_history(
 
 
 def test_a_backup_does_not_copy_a_broken_file_of_listed_changes(
-    replaced: int, settings: Settings, lake: Lake, tmp_path: Path
+    replaced: int, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     [file] = log.read_commit(lake.table("by_shop"), replaced).change_files
     assert isinstance(file.path, Path)
@@ -101,7 +101,7 @@ def test_a_backup_does_not_copy_a_broken_file_of_listed_changes(
 
 
 def test_a_replacement_between_plan_and_copy_is_not_backed_up_half(
-    replaced: int, settings: Settings, lake: Lake, tmp_path: Path
+    replaced: int, settings: Settings, lake: LakeLayout, tmp_path: Path
 ) -> None:
     plan = plan_backup(settings, tmp_path / "backup")
     list(Interpreter(settings, PIPELINE).run(NEXT.replace("qty > 1", "qty > 2")))
@@ -110,7 +110,7 @@ def test_a_replacement_between_plan_and_copy_is_not_backed_up_half(
 
 
 def test_a_clean_up_long_after_the_swap_leaves_a_table_that_verifies(
-    replaced: int, settings: Settings, lake: Lake
+    replaced: int, settings: Settings, lake: LakeLayout
 ) -> None:
     later = log.now_ms() + 2 * RECOVERY_HORIZON_MS
     execute_maintenance(settings, plan_maintenance(settings, ["by_shop"], now=later))

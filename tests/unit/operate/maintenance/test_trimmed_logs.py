@@ -22,7 +22,7 @@ from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.trims import Limits, plan_trim, trim
+from strandline.state_store.delta.trims import TrimLimits, plan_trim, trim
 from strandline.state_store.errors import ForeignWrite
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.memory import MemoryStore
@@ -42,7 +42,7 @@ def test_rules_refuse_what_is_gone_even_where_nobody_asked_them(tmp_path: Path) 
     head = reader.head(path)
     assert head is not None
     snapshot = read_snapshot(path, head.version)
-    trim(path, head, snapshot, plan_trim(path, snapshot, Limits(before=made.now - 600_000), ()))
+    trim(path, head, snapshot, plan_trim(path, snapshot, TrimLimits(before=made.now - 600_000), ()))
     made.feed("s", [("a", 1)])
     failures = made.refresh().failures
     assert failures.keys() == {"joined"}

@@ -21,7 +21,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord, TableVersion
 from strandline.state_store.delta import reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.arrow_table import ArrowTable, Row
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
@@ -53,7 +53,7 @@ class MadeLake:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.lake = Lake(settings.lake)
+        self.lake = LakeLayout(settings.lake)
         assert list(Interpreter(settings, "shop").run(DEFINITIONS))
         self.catalog = Catalog(self.lake)
         self.log = LocalLog(self.lake)

@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.operate.verify.inputs import input_rows
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import Digest, digest_of_table
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.keyed_table import made, rows
 
 
@@ -28,7 +28,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def test_the_rows_of_an_input_are_hashed_once(lake: Lake, hashed: list[int]) -> None:
+def test_the_rows_of_an_input_are_hashed_once(lake: LakeLayout, hashed: list[int]) -> None:
     table = made(lake.table("x").parent)
     head = table.apply(rows(range(9)))
     hashed.clear()

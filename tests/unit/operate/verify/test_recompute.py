@@ -18,7 +18,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import log, reader
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.arrow_table import ArrowTable
 from tests.unit.operate.verify.damage import flip
 from tests.unit.operate.verify.lakes import MadeLake
@@ -61,7 +61,7 @@ def test_an_event_that_joins_a_table_as_it_was_cannot_be_computed_again(
         CREATE TABLE t (k INT PRIMARY KEY, x INT) WITH (KAFKA_TOPIC = 't');
     """
     assert list(Interpreter(settings).run(f"{sources}{text};"))
-    catalog = Catalog(Lake(settings.lake))
+    catalog = Catalog(LakeLayout(settings.lake))
     view = catalog.get("v")
     assert isinstance(view, View)
     assert [each.query is not None and frozen(each.query) for each in queries(view, catalog)] == [not told]
@@ -74,7 +74,7 @@ def test_the_rows_of_queries_into_a_stream_are_computed_again(settings: Settings
         INSERT INTO b SELECT n + 1 AS n FROM a WHERE n > 0;
     """
     assert list(Interpreter(settings).run(text))
-    lake, catalog = Lake(settings.lake), Catalog(Lake(settings.lake))
+    lake, catalog = LakeLayout(settings.lake), Catalog(LakeLayout(settings.lake))
     _append(lake, catalog, "a", [(0, 0), (0, 1), (0, 2)], CommitRecord(epoch=1))
     head = reader.head(lake.table("a"))
     assert head is not None
@@ -87,7 +87,7 @@ def test_the_rows_of_queries_into_a_stream_are_computed_again(settings: Settings
     assert (found["vector"], found["recompute"]) == (True, False)
 
 
-def _append(lake: Lake, catalog: Catalog, name: str, rows: list[tuple[int, int]], record: CommitRecord) -> None:
+def _append(lake: LakeLayout, catalog: Catalog, name: str, rows: list[tuple[int, int]], record: CommitRecord) -> None:
     """One commit of a stream's event log: (partition, n)."""
     source = catalog.get(name)
     assert isinstance(source, Source)

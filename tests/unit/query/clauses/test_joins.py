@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.query_text import block, joins, shown, sql
 
@@ -19,7 +19,7 @@ CREATE TABLE cities (id INT PRIMARY KEY, label VARCHAR);
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 
@@ -81,7 +81,7 @@ def test_an_event_joins_the_table_as_it_was_at_its_time(catalog: Catalog) -> Non
     assert joins(block(query, catalog)) == ["inner orders o", "left customers c ON o.customer = c.id"]
 
 
-def test_a_view_that_is_joined_by_events_is_looked_up_as_it_is(catalog: Catalog, lake: Lake) -> None:
+def test_a_view_that_is_joined_by_events_is_looked_up_as_it_is(catalog: Catalog, lake: LakeLayout) -> None:
     more = catalog_of(lake, "CREATE TABLE totals AS SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer;")
     found = block(
         "CREATE STREAM v AS SELECT o.customer, n FROM orders o JOIN totals t ON o.customer = t.customer", more

@@ -7,7 +7,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
 from strandline.jobs.sql.dialect import sql_of
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.query_text import block, shown
 
@@ -24,7 +24,7 @@ def test_a_struct_gives_its_fields(catalog: Catalog) -> None:
     assert shown(found.outputs) == ["name = s.who->name", "age = s.who->age", "n = s.who->name"]
 
 
-def test_expressions_without_a_name_are_numbered_past_names_that_are_there(lake: Lake) -> None:
+def test_expressions_without_a_name_are_numbered_past_names_that_are_there(lake: LakeLayout) -> None:
     catalog = catalog_of(lake, "CREATE STREAM x (ksql_col_1 INT, a STRUCT<b INT>, b INT);")
     found = block("CREATE STREAM v AS SELECT b + 1, b + 2, b, a->b FROM x", catalog)
     assert [output.name for output in found.outputs] == ["ksql_col_0", "ksql_col_2", "b", "b_1"]

@@ -8,13 +8,13 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.logical import Block, SetOperation, relations_of
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.query_text import NESTING_SOURCES, block, joins, read, shown, sql
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, NESTING_SOURCES)
 
 

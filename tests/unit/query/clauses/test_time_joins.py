@@ -12,7 +12,7 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
 from strandline.jobs.session.define.view import check_rules
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
 from tests.support.query_text import block, joins
@@ -29,7 +29,7 @@ ARRIVAL = ["inner orders o", "left rates r ON o.currency = r.currency frozen"]
 
 
 @pytest.fixture
-def catalog(lake: Lake) -> Catalog:
+def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 

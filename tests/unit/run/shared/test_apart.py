@@ -13,7 +13,7 @@ from strandline.state_store import files
 from strandline.state_store.commits import CommitRecord, Head, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.stored_table import StoredTable
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.keyed_table import SPEC
 from tests.support.lakes import s3_folder
 from tests.support.s3_server import S3Server
@@ -44,7 +44,7 @@ def view() -> View:
     return View("v", "table", (), "", (), "p", "", "", storage="keyed", first_stage=3)
 
 
-def table(lake: Lake, name: str, epochs: int, **vector: int) -> Head:
+def table(lake: LakeLayout, name: str, epochs: int, **vector: int) -> Head:
     """A table that was computed so often, without rows."""
     stored = StoredTable(lake.table(name), replace(SPEC, name=name))
     head = stored.ensure(CommitRecord(epoch=0, writer="p/1"))
@@ -54,7 +54,7 @@ def table(lake: Lake, name: str, epochs: int, **vector: int) -> Head:
     return head
 
 
-def test_what_nobody_has_is_made_apart_and_what_stands_is_not(lake: Lake, view: View) -> None:
+def test_what_nobody_has_is_made_apart_and_what_stands_is_not(lake: LakeLayout, view: View) -> None:
     assert made_apart(view, [SHARED], lake) == {SHARED: OWN}
     seen = standing_in({SHARED: OWN}, lake)
     assert seen.table(SHARED) == lake.table(OWN)
@@ -66,7 +66,7 @@ def test_what_nobody_has_is_made_apart_and_what_stands_is_not(lake: Lake, view: 
     assert made_apart(view, ["shared__b", SHARED], lake) == {"shared__b": OWN}
 
 
-def test_a_table_that_was_made_elsewhere_is_told_from_a_copy(lake: Lake, view: View) -> None:
+def test_a_table_that_was_made_elsewhere_is_told_from_a_copy(lake: LakeLayout, view: View) -> None:
     table(lake, OWN, 1)
     assert not made_elsewhere({SHARED: OWN}, lake)
     table(lake, SHARED, 1)
@@ -74,7 +74,7 @@ def test_a_table_that_was_made_elsewhere_is_told_from_a_copy(lake: Lake, view: V
     assert made_elsewhere({SHARED: OWN}, lake)
 
 
-def test_the_cut_has_the_newest_versions_that_are_said(lake: Lake) -> None:
+def test_the_cut_has_the_newest_versions_that_are_said(lake: LakeLayout) -> None:
     table(lake, "shared__a", 1, sales=4, shops=2)
     head = table(lake, "shared__b", 2, sales=5, shared__a=1)
     assert cut(["shared__a", "shared__b"], lake) == {"sales": 5, "shops": 2, "shared__a": 1, "shared__b": 2}
@@ -89,7 +89,7 @@ def test_an_adoption_that_was_cut_in_two_is_ended(
 ) -> None:
     """An object store has no folders to rename: after each object the next process finds a part of the copy."""
     for hit in range(3):
-        lake = Lake(s3_folder(s3_server))
+        lake = LakeLayout(s3_folder(s3_server))
         made = table(lake, OWN, 2)
         to_adopt = made_apart(view, [SHARED], lake)
         with monkeypatch.context() as patched:
@@ -102,7 +102,7 @@ def test_an_adoption_that_was_cut_in_two_is_ended(
         assert made_apart(view, [SHARED], lake) == {}
 
 
-def test_an_adoption_on_a_disk_is_one_step(lake: Lake, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adoption_on_a_disk_is_one_step(lake: LakeLayout, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     made = table(lake, OWN, 2)
     seen: list[str] = []
     monkeypatch.setattr(shared, "failpoint", seen.append)

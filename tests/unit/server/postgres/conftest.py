@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve.terms import Limits
+from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.access.options import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
@@ -17,7 +17,7 @@ from tests.unit.server.conftest import DEFINITIONS
 
 TOWNS = ("Rome", "Oslo", "a/b ü", "Rome", "Rome", "Lima", "Oslo", "Rome", "Oslo", "Lima")
 """The towns of ten visits, so that five visits side by side make 100,000 rows."""
-LIMITS = Limits(seconds=PATIENCE_SECONDS, memory_bytes=256 << 20, rows=100_000, answer_bytes=8 << 20)
+LIMITS = QueryLimits(seconds=PATIENCE_SECONDS, memory_bytes=256 << 20, rows=100_000, answer_bytes=8 << 20)
 ALL_ROWS = "SELECT v0.id, v4.town FROM visits v0" + "".join(f" JOIN visits v{n} ON v{n}.n > 0" for n in range(1, 5))
 
 

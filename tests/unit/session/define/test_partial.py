@@ -15,7 +15,7 @@ from strandline.jobs.serve.errors import KeyRequired
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 SOURCES = """
     CREATE STREAM visits (id BIGINT KEY, product VARCHAR, length DOUBLE) WITH (KAFKA_TOPIC = 'visits');
@@ -39,7 +39,7 @@ def test_a_partial_view_is_in_the_catalog_and_nothing_is_maintained_for_it(setti
     assert view.maintenance.cache_bytes == 1000
     items = [item.name for level in maintained(catalog.definitions(), catalog) for item in level]
     assert items == ["info"]
-    assert "counted" not in {subject.table for subject in subjects((), catalog, Lake(settings.lake))}
+    assert "counted" not in {subject.table for subject in subjects((), catalog, LakeLayout(settings.lake))}
 
 
 def test_the_status_says_that_a_view_is_partial(settings: Settings) -> None:
@@ -145,4 +145,4 @@ def test_explain_says_what_a_change_drops(settings: Settings) -> None:
 
 def test_a_partial_view_is_dropped_as_any_other(settings: Settings) -> None:
     execute(settings, f"{PARTIAL} DROP TABLE counted;")
-    assert Catalog(Lake(settings.lake)).find("counted") is None
+    assert Catalog(LakeLayout(settings.lake)).find("counted") is None

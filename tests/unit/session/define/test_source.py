@@ -8,12 +8,12 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, OptionRefused, SqlError, TypeMismatch
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import shape, view
 
 
-def test_a_source_has_its_columns_keys_first_and_its_options(lake: Lake) -> None:
+def test_a_source_has_its_columns_keys_first_and_its_options(lake: LakeLayout) -> None:
     found = run(
         "CREATE TABLE T (v INT, `K` BIGINT PRIMARY KEY) WITH (KAFKA_TOPIC='x', FORMAT='JSON', PARTITIONS=3)",
         Catalog(lake),
@@ -47,7 +47,7 @@ def test_a_source_has_its_columns_keys_first_and_its_options(lake: Lake) -> None
         ("CREATE STREAM s (a INT) WITH ('sasl.jaas.config'='x')", OptionRefused, "can run code"),
     ],
 )
-def test_sources_that_cannot_be(lake: Lake, text: str, error: type[SqlError], message: str) -> None:
+def test_sources_that_cannot_be(lake: LakeLayout, text: str, error: type[SqlError], message: str) -> None:
     catalog = Catalog(lake)
     with pytest.raises(error, match=message):
         run(text, catalog)

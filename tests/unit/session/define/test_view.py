@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.unit.session.define.defined import shape, view
 
@@ -76,7 +76,7 @@ def test_a_materialized_view_is_what_its_query_makes_it(catalog: Catalog, query:
     assert (found.kind, found.materialized) == (kind, True)
 
 
-def test_a_field_gives_its_column_the_name(lake: Lake) -> None:
+def test_a_field_gives_its_column_the_name(lake: LakeLayout) -> None:
     catalog = catalog_of(lake, "CREATE STREAM s (who STRUCT<name VARCHAR, `Age` INT>)")
     found = view("CREATE STREAM v AS SELECT who->name, who->`Age` FROM s", catalog)
     assert [c.name for c in found.columns] == ["name", "Age"]
@@ -100,9 +100,11 @@ def test_the_same_statement_gives_the_same_definition(catalog: Catalog) -> None:
     assert again == first
 
 
-def test_the_fingerprint_follows_the_query_and_the_input(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_fingerprint_follows_the_query_and_the_input(
+    lake: LakeLayout, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     def fingerprint(source: str, query: str) -> str:
-        catalog = catalog_of(Lake(tmp_path_factory.mktemp("lake")), source)
+        catalog = catalog_of(LakeLayout(tmp_path_factory.mktemp("lake")), source)
         return view(f"CREATE MATERIALIZED VIEW v AS {query}", catalog).fingerprint
 
     source = "CREATE STREAM s (a INT, b INT)"

@@ -31,7 +31,7 @@ from strandline.state_store.errors import (
     VectorMismatch,
     VersionGone,
 )
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
 from strandline.state_store.storage.open import open_storage
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
@@ -224,7 +224,7 @@ set_aside(Lake(Location(open_storage(url, StorageOptions(**options)))), "t")
 
 
 def test_a_table_is_set_aside_whole_also_after_a_kill(s3_server: S3Server) -> None:
-    lake = Lake(s3_folder(s3_server))
+    lake = LakeLayout(s3_folder(s3_server))
     table = ArrowTable(lake.table("t"), SCHEMA, SPEC)
     table.create(CommitRecord(epoch=0))
     for first in range(3):
@@ -256,7 +256,7 @@ def _keys_of(path: Location) -> list[int] | None:
 
 def test_a_table_of_any_name_is_read_by_delta_rs(s3_server: S3Server) -> None:
     for name in ("100% größer", "a b", "~x", "a/b"):
-        table = ArrowTable(Lake(s3_folder(s3_server)).table(name), SCHEMA, SPEC)
+        table = ArrowTable(LakeLayout(s3_folder(s3_server)).table(name), SCHEMA, SPEC)
         table.create(CommitRecord(epoch=0))
         table.apply(rows(range(3)))
         theirs = QueryBuilder().register("t", delta_rs(table.path)).execute("SELECT k FROM t").read_all()

@@ -11,7 +11,7 @@ import pytest
 from strandline.state_store.commits import TRIM, CommitRecord, Head
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
-from strandline.state_store.delta.trims import Keeper, Limits, TrimPlan, plan_trim, trim, what_went
+from strandline.state_store.delta.trims import Keeper, TrimLimits, TrimPlan, plan_trim, trim, what_went
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict
 from strandline.state_store.tablespec import TableSpec
@@ -21,7 +21,7 @@ BEGIN = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 BEGIN_MS = int(BEGIN.timestamp() * 1000)
 COLUMNS = (("_partition", "INT"), ("_offset", "BIGINT"), ("_timestamp", "TIMESTAMP"))
 SCHEMA = pa.schema([("_partition", pa.int32()), ("_offset", pa.int64()), ("_timestamp", pa.timestamp("us", "UTC"))])
-ALL = Limits(before=BEGIN_MS + 86_400_000)
+ALL = TrimLimits(before=BEGIN_MS + 86_400_000)
 
 Event = tuple[int, int, int]
 """(partition, offset, minute)"""
@@ -42,14 +42,14 @@ def file(table: ArrowTable, *events: Event) -> Head:
     )
 
 
-def planned(table: ArrowTable, limits: Limits, *keepers: Keeper) -> TrimPlan:
+def planned(table: ArrowTable, limits: TrimLimits, *keepers: Keeper) -> TrimPlan:
     head = reader.head(table.path)
     assert head is not None
     return plan_trim(table.path, read_snapshot(table.path, head.version), limits, keepers)
 
 
-def older(minutes: int) -> Limits:
-    return Limits(before=BEGIN_MS + minutes * 60_000)
+def older(minutes: int) -> TrimLimits:
+    return TrimLimits(before=BEGIN_MS + minutes * 60_000)
 
 
 def test_a_file_goes_when_its_youngest_event_is_too_old(table: ArrowTable) -> None:
@@ -79,10 +79,10 @@ def test_size_never_goes_below_its_limit(table: ArrowTable) -> None:
     head = reader.head(table.path)
     assert head is not None
     sizes = [int(body["size"]) for body in read_snapshot(table.path, head.version).files.values()]
-    assert planned(table, Limits(most_bytes=sum(sizes[1:]) + 1)).due == ()
-    assert planned(table, Limits(most_bytes=sum(sizes[1:]))).rows == 1
-    assert planned(table, Limits(most_bytes=sizes[3])).rows == 3
-    assert planned(table, Limits()).due == ()
+    assert planned(table, TrimLimits(most_bytes=sum(sizes[1:]) + 1)).due == ()
+    assert planned(table, TrimLimits(most_bytes=sum(sizes[1:]))).rows == 1
+    assert planned(table, TrimLimits(most_bytes=sizes[3])).rows == 3
+    assert planned(table, TrimLimits()).due == ()
 
 
 def test_a_trim_says_what_went_and_the_digests_add_up(table: ArrowTable) -> None:

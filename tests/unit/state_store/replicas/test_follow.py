@@ -23,7 +23,7 @@ from strandline.state_store.errors import (
     VersionGone,
 )
 from strandline.state_store.replicas import follow
-from strandline.state_store.replicas.follow import Progress
+from strandline.state_store.replicas.follow import RestoreProgress
 from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import PREDECESSORS, Layout, Phase, ReplicaState
@@ -53,7 +53,7 @@ def phase_of(replica: Replica) -> Phase:
 def test_a_replica_is_restored_and_follows(backend: Backend, kind: str, tmp_path: Path) -> None:
     made = Replicated(tmp_path, kind)
     made.epochs(4)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     with closing(made.replica(backend)) as replica:
         assert phase_of(replica) is Phase.REGISTERED
         follower = made.follower(replica, reports)
@@ -108,7 +108,7 @@ class LosesAnswers(MemoryStore):
 def test_a_write_that_has_no_answer_is_not_done_twice(kind: str, restored: bool, after: int, tmp_path: Path) -> None:
     made = Replicated(tmp_path, kind)
     made.epochs(3)
-    store, reports = LosesAnswers(), list[Progress]()
+    store, reports = LosesAnswers(), list[RestoreProgress]()
     replica = Replica("r", store, made.layout())
     follower = made.follower(replica, reports)
     if restored:
@@ -143,7 +143,7 @@ def test_a_restore_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(follow, "PIECE_ROWS", 3)
     made = Replicated(tmp_path, "counted", per_epoch=10)
     made.epochs(3)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     with closing(made.replica(MEMORY)) as replica:
         made.follower(replica, reports).catch_up()
         total = replica.state.digest.count
@@ -152,14 +152,14 @@ def test_a_restore_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     assert [report.rows for report in reports] == sorted({report.rows for report in reports})
     assert reports[-1].rows == reports[-1].total == total
     assert reports[-1].seconds_left == 0
-    assert str(Progress(7, 250, 1000, 2.0, 50)) == "version 7: 250 of 1,000 rows (25%), 8 s left"
+    assert str(RestoreProgress(7, 250, 1000, 2.0, 50)) == "version 7: 250 of 1,000 rows (25%), 8 s left"
 
 
 def test_a_feed_that_is_gone_is_answered_by_a_new_snapshot(lasting: Backend, tmp_path: Path, clock: Clock) -> None:
     """The replica was away for longer than its lease, and clean-up has removed what it would go on from."""
     made = Replicated(tmp_path, "keyed")
     made.epochs(3)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     with closing(made.replica(lasting)) as replica:
         made.follower(replica, reports).catch_up()
     for number in range(60):
@@ -180,7 +180,7 @@ def test_a_lease_keeps_the_feed_of_a_replica_that_is_slow(tmp_path: Path, clock:
     """It is months behind, and renews its lease: clean-up leaves what it goes on from."""
     made = Replicated(tmp_path, "keyed")
     made.epochs(3)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     with closing(made.replica(MEMORY)) as replica:
         follower = made.follower(replica, reports)
         follower.catch_up()
@@ -217,7 +217,7 @@ def test_the_lease_is_published_before_anything_is_read(tmp_path: Path, monkeypa
 def test_compaction_and_another_tools_optimize_are_followed(tmp_path: Path) -> None:
     made = Replicated(tmp_path, "keyed")
     made.epochs(3)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     with closing(made.replica(MEMORY)) as replica:
         follower = made.follower(replica, reports)
         follower.catch_up()
@@ -256,7 +256,7 @@ def test_a_replica_that_is_not_as_it_was_is_restored_anew(backend: Backend, tmp_
     """A row was lost below it: the next version's changes do not fit, or its digest at the end."""
     made = Replicated(tmp_path, "keyed", per_epoch=12)
     made.epochs(3)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     with closing(made.replica(backend)) as replica:
         follower = made.follower(replica, reports)
         follower.catch_up()
@@ -275,7 +275,7 @@ def test_a_table_whose_digest_no_restore_reaches_is_told(tmp_path: Path, monkeyp
     """After as many restores as it takes to be sure; and the rows are never served."""
     made = Replicated(tmp_path, "keyed")
     made.epochs(2)
-    reports: list[Progress] = []
+    reports: list[RestoreProgress] = []
     monkeypatch.setattr(follow, "_expected", lambda *_: Digest(1, 2, 3))
     with closing(made.replica(MEMORY)) as replica:
         with pytest.raises(ReplicaDiverged, match="are not those of version 2"):

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.state_store.replicas import follow
 from strandline.state_store.replicas.backup import check_backup
-from strandline.state_store.replicas.follow import Progress
+from strandline.state_store.replicas.follow import RestoreProgress
 from strandline.state_store.replicas.state import Phase
 from tests.support.examples import AT_LENGTH
 from tests.support.killed_follower import PIECE_ROWS, started
@@ -127,7 +127,7 @@ def test_a_restore_goes_on_where_it_was_killed(
         before = replica.state
         assert before.phase is Phase.RESTORING
         assert 0 < before.rows <= 4 * PIECE_ROWS
-        reports: list[Progress] = []
+        reports: list[RestoreProgress] = []
         made.follower(replica, reports).catch_up()
         assert reports[0].version == 3
         assert reports[0].rows == before.rows
