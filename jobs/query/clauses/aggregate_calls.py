@@ -84,6 +84,11 @@ class Calls:
                 bound = function.each_once(bound)
         elif isinstance(function, Percentile):
             bound = function.within(expressions[0], types[0], constants, descending=call.descending)
+        elif call.function == "MODE" and call.descending:
+            raise NotSupported(
+                "MODE() WITHIN GROUP (ORDER BY … DESC) is not supported: of several values, MODE gives the smallest",
+                hint="leave DESC out; or count by value in a subquery, and take the first by ROW_NUMBER()",
+            )
         else:
             bound = function.bind(expressions, types)
         direction = exp.Boolean(this=call.descending)
@@ -126,6 +131,10 @@ class Calls:
 
     def _check_order(self, call: exp.Anonymous) -> None:
         without = [part for part in self._inputs.parts if any(part.type_of(name) is None for name in EVENT_ORDER)]
+        if not self._inputs.parts:
+            raise InvalidQuery(
+                f"{call.name} needs the order of events, and a query without FROM has none", hint="read a stream"
+            ).placed(*position_of(call))
         if len(without) == len(self._inputs.parts):
             raise InvalidQuery(
                 sentence(

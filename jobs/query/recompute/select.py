@@ -188,7 +188,8 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
         mark = recompute.engine.cast(f"GROUPING({groups[place]})", BIGINT)
         shown.append(f"{mark} AS {recompute.name(mark_name(place))}")
     by = _by(block, keys)
-    text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
+    # HAVING alone makes one group of all rows; a constant would be one for each of them.
+    text = f"SELECT {', '.join(shown) or 'COUNT(*) AS __one'} FROM ({text}) AS __e{by}"
     if block.window is not None and block.window.final:
         text = f"SELECT * FROM ({text}) AS __c WHERE {closed(block, recompute)}"
     check = check_of_groups(block)

@@ -110,6 +110,7 @@ QUERIES = (
     " COUNT_IF(n > 2) OVER (PARTITION BY k) AS c FROM t",
     # names of the SELECT list in HAVING, and functions of other dialects
     "SELECT k, COUNT(*) AS c, SUM(n) AS m FROM t GROUP BY k HAVING c > 1 AND m > 2",
+    "SELECT 1 AS one FROM t HAVING 1 < 2",
     "SELECT k, APPROX_COUNT_DISTINCT(n) AS a, APPROX_PERCENTILE(n, 0.5) AS b FROM t GROUP BY k",
     "CREATE LOCAL VIEW v AS SELECT k, COUNT(*) AS n FROM t GROUP BY k;",
     "SELECT id, NTH_VALUE(id, 2) OVER (PARTITION BY k ORDER BY n) AS a, NTH_VALUE(id, 2) OVER (PARTITION BY k) AS b,"

@@ -31,6 +31,7 @@ VISITS = [
 INFOS = [("apple", "fruit", 0), ("carrot", "root", 1), ("carrot", "vegetable", 13), ("plum", "fruit", 14)]
 
 CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
+    "HAVING alone makes one group": ("SELECT 1 AS one FROM visit HAVING 1 < 2", [(1,)]),
     "filter and projection": (
         "SELECT person, length + 1 AS n FROM visit WHERE length > 20",
         [("bob", 51), ("eve", 41), ("bob", 51)],
