@@ -24,6 +24,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS, ROW_HASH, TOMBSTONE
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import heads
+from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.tablespec import TableSpec
 from strandline.state_store.wording import Name, sentence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.ranges import Range
     from strandline.jobs.model.definitions import Source
     from strandline.state_store.commits import Head
-    from strandline.state_store.delta.stored_table import StoredTable
     from strandline.state_store.layout import LakeLayout
 
 Offsets = Mapping[str, int]
@@ -96,6 +96,13 @@ class Target:
         return [
             cls(source, place, lake, writer, topic_ids.get(source.topic, "")) for place, source in enumerate(sources)
         ]
+
+
+def begin_empty(source: Source, lake: LakeLayout, writer: str) -> None:
+    """Make the event log of a source of which no record has come yet: a table without rows."""
+    spec = log_spec(source)
+    head = StoredTable(lake.table(spec.name), spec).ensure(CommitRecord(epoch=0, writer=writer, reason="no record yet"))
+    heads.note(lake, spec.name, head.record.table)
 
 
 class Intake(ABC):

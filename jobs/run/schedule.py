@@ -6,7 +6,7 @@ definitions ──plan──> stages ──> one item per definition, and one pe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,8 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Source, V
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.options import Ownership, ViewOptions
 from strandline.jobs.model.stage import Plan, Stage, inputs_of
-from strandline.state_store.delta import reader
+from strandline.state_store.delta import heads, reader
+from strandline.state_store.errors import StoreError
 from strandline.state_store.wording import quoted, sentence
 
 if TYPE_CHECKING:
@@ -96,8 +97,40 @@ def foreign_heads(
 ) -> dict[str, int]:
     """{table: its newest version} of the tables of other pipelines that a pipeline's items read."""
     own = {name for source in sources for name in tables.own_tables(source)}
-    heads = {name: reader.head(lake.table(name)) for name in read_from_outside(levels) - own}
-    return {name: head.version for name, head in heads.items() if head is not None}
+    found = {name: reader.head(lake.table(name)) for name in read_from_outside(levels) - own}
+    return {name: head.version for name, head in found.items() if head is not None}
+
+
+def unmade_logs(sources: Iterable[Source], lake: LakeLayout) -> dict[str, Source]:
+    """{event log: its source} of the sources of which no record has come yet."""
+    return {tables.event_log(each): each for each in sources if _is_unmade(tables.event_log(each), lake)}
+
+
+def read_beside_others(
+    levels: Iterable[Iterable[RefreshUnit]], unmade: Mapping[str, Source], lake: LakeLayout
+) -> list[Source]:
+    """The sources without a record that a view reads beside a table that is there.
+
+    Such a view would wait for a first record that may never come: of a LEFT JOIN or UNION ALL it is the rows of the
+    other input that nobody would see.
+    """
+    reads: dict[str, frozenset[str]] = {}
+    wanted: set[str] = set()
+    for item in (item for level in levels for item in level):
+        own = frozenset(found for name in item.inputs for found in reads.get(name, {name}))
+        reads[item.target] = reads.get(item.target, frozenset()) | own
+        missing = own & unmade.keys()
+        if missing and any(not _is_unmade(name, lake) for name in own - missing):
+            wanted |= missing
+    return [source for name, source in unmade.items() if name in wanted]
+
+
+def _is_unmade(table: str, lake: LakeLayout) -> bool:
+    """True if a table has never been there; what is lost or broken has been."""
+    try:
+        return heads.head(lake, table) is None
+    except StoreError:
+        return False
 
 
 def gated_in(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:

@@ -21,7 +21,7 @@ from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ingest import by_size, source
-from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.event_logs import Target, begin_empty
 from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.ingest.lag import behind
@@ -38,9 +38,10 @@ from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.round import Round, unobserved
-from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained
+from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained, read_beside_others, unmade_logs
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from strandline.jobs.run.orphans import HeldLock
     from strandline.jobs.run.refresh_views import Refreshed
     from strandline.jobs.run.session import Session
-    from strandline.state_store.errors import StrandlineError
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 
@@ -143,6 +143,8 @@ class PipelineStream:
     """Of the present definitions; None until their first refresh in tasks."""
     _by_driver: bool = False
     """Until Spark's query is at work; its first tasks would take seconds."""
+    _unmade: dict[str, Source] | None = None
+    """{event log: its source} of the sources without a record at the last refresh; None: not looked at yet."""
     _outdated: bool = False
     """A source was given columns that the query at work does not read."""
     _trims: TrimUpkeep = field(default_factory=TrimUpkeep)
@@ -251,6 +253,7 @@ class PipelineStream:
         self.lock.check()
         began = now_ms()
         self.take_replacements()
+        self._begin_unfilled()
         stopped = frozenset(self.failures)
         # Without a session the DuckDB engine of this process is faster than a JVM starts.
         by_tasks = in_tasks(self.settings) and self.session.started and not self._by_driver
@@ -265,6 +268,21 @@ class PipelineStream:
         self.held = done.held
         self.refreshed = (began, now_ms())
         return done
+
+    def _begin_unfilled(self) -> None:
+        """Begin the event logs of sources without any record, where a view reads them beside others: as empty tables.
+
+        What waits in a topic comes first: an event that looks up a table must not find it empty before its rows are in.
+        """
+        self._unmade = unmade_logs(self.sources if self._unmade is None else self._unmade.values(), self.lake)
+        for each in read_beside_others(self.levels, self._unmade, self.lake) if self._unmade else ():
+            try:
+                waits = behind([each], self.lake, open_log(self.settings, self.lake))
+            except StrandlineError as error:  # the intake says so, and stops or tries again
+                log.debug("it is not known whether the topic '%s' holds records: %s", each.topic, error)
+                continue
+            if not waits:
+                begin_empty(each, self.lake, self.context.writer)
 
     def _in_tasks(self) -> RefreshTasks:
         if self._tasks is None:
@@ -283,6 +301,7 @@ class PipelineStream:
         catalog = Catalog(self.lake)
         self.definitions = catalog.pipeline(self.pipeline)
         self.levels = maintained(self.definitions, catalog)
+        self._unmade = None
         functions = Library(catalog.functions.values(), self.settings.functions.modules)
         self.context = replace(self.context, functions=functions)
         self._tasks = None
