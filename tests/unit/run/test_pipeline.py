@@ -29,9 +29,9 @@ def before_the_lock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Call
 
     def arrange(text: str) -> None:
         @contextmanager
-        def late(lake: LakeLayout, name: str, owner: str) -> Iterator[HeldLock]:
+        def late(lake: LakeLayout, name: str, owner: str, lease_seconds: float) -> Iterator[HeldLock]:
             list(Interpreter(settings, "p").run(text))
-            with orphans.sole_writer(lake, name, owner) as lock:
+            with orphans.sole_writer(lake, name, owner, lease_seconds) as lock:
                 yield lock
 
         monkeypatch.setattr(pipeline, "sole_writer", late)

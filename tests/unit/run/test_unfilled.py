@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from strandline.jobs.ingest.lag import behind
+from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run import stream
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
@@ -61,10 +64,11 @@ def test_a_source_with_records_that_wait_is_not_taken_for_empty(
     shop: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event that looks up a table must not find it empty while the table's rows wait in its topic."""
-    asked = stream.behind
-    monkeypatch.setattr(
-        stream, "behind", lambda sources, *more: [each.name for each in sources] == ["sale"] or asked(sources, *more)
-    )
+
+    def waits(sources: Sequence[Source], *more: Any) -> bool:
+        return [each.name for each in sources] == ["sale"] or behind(sources, *more)
+
+    monkeypatch.setattr("strandline.jobs.run.stream.behind", waits)
     list(shop.run("INSERT INTO item VALUES (1, 'pear');"))
     drain(settings, PIPELINE, in_driver=True)
     assert reader.head(lake.table("sale")) is None
