@@ -66,7 +66,7 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	STRANDLINE_PATHS_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/paths/test_paths.py
 	STRANDLINE_PATHS_SPARK_EXAMPLES=200 $(BIN)/python -m pytest tests/properties/paths/test_paths_on_spark.py
 	$(BIN)/python -m strandline.jobs.run.jars jdbc
-	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py \
+	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py tests/spark/test_delta_sources.py \
 	  tests/properties/test_names.py tests/properties/test_plain_pulls.py tests/properties/test_plain_tables.py \
 	  tests/properties/test_pushed.py tests/properties/test_trimmed_logs.py
 	$(BIN)/python -m tests.campaigns.engine_equality --kinds 3 --rows 60 --values 100000

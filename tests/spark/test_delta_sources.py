@@ -18,6 +18,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
+from tests.support.examples import AT_LENGTH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ _STEPS: Final = (
 )
 
 
-@pytest.mark.parametrize("form", _PROPERTIES)
+@pytest.mark.parametrize("form", _PROPERTIES if AT_LENGTH else ["feed"])
 def test_what_spark_writes_is_what_a_source_has(
     form: str, settings: Settings, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from strandline.state_store.errors import CorruptState, KeyRefused, VersionGone
 from strandline.state_store.row_lanes import row_lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -118,12 +118,24 @@ def _compared(table: ForeignTable, commit: Commit, after: _Reader) -> Iterator[C
             first, second = after.between(other, body)
             gone.append(first)
             came.append(second)
-    gone += [rows for body in was.values() for rows in before.live(body)]
+    gone += [rows for body in _with_partitions(table, commit.version - 1, was) for rows in before.live(body)]
     if gone and came:
         only_gone, only_came = _apart(_whole(gone, before), _whole(came, after))
         gone, came = [only_gone], [only_came]
     yield from (Changes(rows, gone=True) for rows in gone if rows.num_rows)
     yield from (Changes(rows) for rows in came if rows.num_rows)
+
+
+def _with_partitions(table: ForeignTable, version: int, removed: Mapping[str, Action]) -> list[Action]:
+    """The files that are removed, with the values of their partitions.
+
+    A removal may leave them out, as those of RESTORE do: then they are those of the file in the version before.
+    """
+    known = {path: body.get("partitionValues") for path, body in removed.items()}
+    if table.schema(version).partitions and not all(known.values()):
+        before = {str(body["path"]): body.get("partitionValues") for body in table.files(version)}
+        known = {path: values or before.get(path) for path, values in known.items()}
+    return [{**body, "partitionValues": known[path]} for path, body in removed.items()]
 
 
 def _whole(parts: Sequence[pa.Table], reader: _Reader) -> pa.Table:

@@ -106,6 +106,16 @@ def test_mapped_columns_are_found_by_physical_name_or_number(log: ForeignLog, mo
     assert rows(log, 2) == [{"number": 7, "where": {"x": 8}}]
 
 
+def test_a_removal_without_the_values_of_its_partition_is_that_of_the_file(log: ForeignLog) -> None:
+    """RESTORE writes such removals."""
+    log.begin([ID, CAT], partitions=["Cat"])
+    log.commit(log.add("a.parquet", ids(1), partitionValues={"Cat": "x"}))
+    removed = log.remove("a.parquet")["remove"]
+    bare = {name: value for name, value in removed.items() if name != "partitionValues"}
+    log.commit({"remove": bare}, operation="RESTORE")
+    assert changes(log, 2) == [(-1, {"id": 1, "cat": "x"})]
+
+
 def test_the_values_of_partitions_are_in_the_log(log: ForeignLog) -> None:
     fields = [ID, CAT, {"name": "day", "type": "date"}, {"name": "at", "type": "timestamp"}]
     fields += [{"name": "ok", "type": "boolean"}, {"name": "price", "type": "decimal(5,2)"}]
