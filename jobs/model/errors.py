@@ -396,15 +396,15 @@ def revive(text: str) -> StrandlineError:
     Errors raised in Spark's Python workers and callbacks come back as text; their codes let us find the class again.
     A text without a code becomes `RefreshFailed` with its first lines.
     """
-    found = re.search(
-        r"\[((?:settings|store|source|sql|pipeline)(?:\.[a-z_]+)?)\] ([^\n]+)(?:\n  hint: ([^\n]+))?", text
-    )
+    # One is made of the errors of views, which each come by themselves.
+    classes = {cls.code: cls for cls in _all_errors(StrandlineError) if cls is not ViewsStopped}
+    codes = "|".join(map(re.escape, classes))
+    found = re.search(rf"\[({codes})\] ([^\n]+)(?:\n  hint: ([^\n]+))?", text)
     if found is None:
         cause = re.search(r"\n\w*(?:Error|Exception): [^\n]+", text)
         return RefreshFailed(f"the streaming query stopped: {(cause.group().strip() if cause else text)[:500]}")
     code, message, hint = found.groups()
-    classes = {cls.code: cls for cls in _all_errors(StrandlineError)}
-    return classes.get(code, RefreshFailed)(message, hint=hint)
+    return classes[code](message, hint=hint)
 
 
 def _all_errors(root: type[StrandlineError]) -> Iterator[type[StrandlineError]]:

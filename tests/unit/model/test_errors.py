@@ -51,6 +51,13 @@ def test_an_error_that_crossed_a_process_as_text_gets_its_class_back() -> None:
     assert "records 0 to 41" in revived.message
 
 
+def test_an_error_of_any_room_comes_back() -> None:
+    for cls in (each for each in _classes(StrandlineError) if each is not errors.ViewsStopped):
+        revived = revive(f"Traceback …\nsomewhere.Error: [{cls.code}] it is so\n  hint: type this\nat org.apache…")
+        assert revived.code == cls.code
+        assert (revived.message, revived.hint) == ("it is so", "type this")
+
+
 def test_a_text_without_a_code_keeps_its_cause() -> None:
     revived = revive("Py4JError\nTraceback\nValueError: no such luck\n more")
     assert isinstance(revived, RefreshFailed)
