@@ -36,9 +36,9 @@ CREATE TABLE locations AS SELECT id, LATEST_BY_OFFSET(place) AS place FROM check
 BEATS = """
 import json, os, signal, sys, time
 from pathlib import Path
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import process
-lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
+lake, what = LakeLayout(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1
 with starts.open('a') as file: file.write(f'{os.getpid()} ')

@@ -28,9 +28,9 @@ _KILLED_RUN = """
 import os, signal, sys
 from pathlib import Path
 from strandline.jobs.run.orphans import noted, sole_writer
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
-with sole_writer(Lake(Path(sys.argv[1])), "p", "run/1") as lock, noted(int(sys.argv[2]), lock):
+with sole_writer(LakeLayout(Path(sys.argv[1])), "p", "run/1") as lock, noted(int(sys.argv[2]), lock):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

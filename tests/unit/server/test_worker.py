@@ -15,11 +15,11 @@ from pathlib import Path
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.terms import FREELY
 from strandline.jobs.server.access.tokens import EVERYTHING
-from strandline.jobs.server.queries.worker import Asked, load
+from strandline.jobs.server.queries.worker import QueryRequest, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)
-Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects").answered(settings)
+QueryRequest("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects").answered(settings)
 print(*sorted(set(sys.modules) - loaded))
 """
 

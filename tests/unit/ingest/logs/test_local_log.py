@@ -249,11 +249,11 @@ from pathlib import Path
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.state_store.errors import DiskFailed
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    LocalLog(Lake(Path(sys.argv[1]))).produce("t", [Record(None, bytes(100), 1)] * 1000)
+    LocalLog(LakeLayout(Path(sys.argv[1]))).produce("t", [Record(None, bytes(100), 1)] * 1000)
 except DiskFailed:
     print("refused")
 """

@@ -26,10 +26,10 @@ from itertools import count
 from pathlib import Path
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 
 root, name, calls, partitions = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-log = LocalLog(Lake(root))
+log = LocalLog(LakeLayout(root))
 for number in range(calls) if calls else count():
     log.produce("t", [Record(None, f"{name}:{number}".encode(), 1, partition=p) for p in range(partitions)])
     print(number, flush=True)

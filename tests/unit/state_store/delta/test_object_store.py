@@ -214,12 +214,12 @@ def test_whoever_reads_a_table_that_is_being_removed_finds_an_older_version_or_n
 _ASIDE = """
 import json, sys
 from strandline.state_store.delta.heads import set_aside
-from strandline.state_store.layout import Lake
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
 from strandline.state_store.storage.open import open_storage
 from strandline.state_store.storage.open import StorageOptions
 url, options = json.loads(sys.argv[1])
-set_aside(Lake(Location(open_storage(url, StorageOptions(**options)))), "t")
+set_aside(LakeLayout(Location(open_storage(url, StorageOptions(**options)))), "t")
 """
 
 
