@@ -65,9 +65,10 @@ def _extract_duckdb(arguments: Sequence[str]) -> str:
 
 
 def _lacks_group(arguments: Sequence[str], dialect: str) -> bool:
-    """True if the expression, a constant, has fewer groups than the one that is asked for."""
+    """True if no expression has the group that is asked for, or this one, a constant, does not: engines refuse both."""
+    group = int(re.sub(r"[() ]", "", _group(arguments)))
     expression = unquoted(arguments[0], dialect)
-    return expression is not None and _groups_of(expression) < int(_group(arguments))
+    return group < 0 or (expression is not None and _groups_of(expression) < group)
 
 
 def _groups_of(expression: str) -> int:
@@ -127,10 +128,17 @@ def _part_masked(name: str, dialect: str) -> Template:
     return write
 
 
-def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
-    """The check of a constant expression, by the engine that knows fewer of them."""
+_MOST_GROUPS = 9
+"""DuckDB refuses the numbers beyond."""
+
+
+def _checked(place: int, *, of_group: bool = False) -> Callable[[Sequence[str | None]], None]:
+    """The check of a constant expression, and of the group after the text, by the engine that knows fewer of them."""
 
     def check(literals: Sequence[str | None]) -> None:
+        group = literals[2] if of_group and len(literals) > 2 else None
+        if group is not None and int(re.sub(r"[() ]", "", group)) > _MOST_GROUPS:
+            raise InvalidQuery(f"there is no group {group}: RE2 gives those from 0 to {_MOST_GROUPS}")
         expression = literals[place]
         fault = _fault(expression) if expression is not None else None
         if fault is not None:
@@ -157,7 +165,7 @@ PATTERNS = (
         _extract_spark,
         _extract_duckdb,
         constant=(2,),
-        check=_checked(0),
+        check=_checked(0, of_group=True),
         fails=no_group,
     ),
     Scalar(
@@ -174,7 +182,7 @@ PATTERNS = (
         _extract_all_of("spark"),
         _extract_all_of("duckdb"),
         constant=(2,),
-        check=_checked(0),
+        check=_checked(0, of_group=True),
         fails=no_group,
     ),
     # A group of the match is `$1`.

@@ -226,6 +226,7 @@ def refused_catalog(lake: LakeLayout) -> Catalog:
         ("SELECT id FROM s WHERE GROUPING(id) = 1", "it belongs into the SELECT list, HAVING or QUALIFY"),
         ("SELECT (SELECT MAX(t.v)) FROM s AS t", "MAX in a subquery over columns of the query around it alone"),
         ("SELECT id FROM s AS t WHERE 1 IN (SELECT MAX(t.v) FROM s)", "MAX in a subquery over columns of the query"),
+        ("SELECT REGEXP_EXTRACT('a(b)', k, 40) FROM s", "there is no group 40"),
         ("SELECT FIRST_VALUE(1)", "a query without FROM has none"),
         ("SELECT MODE() WITHIN GROUP (ORDER BY v DESC) FROM s", "of several values, MODE gives the smallest"),
         ("SELECT NOW() FROM s", "a query gives the same rows of the same tables each time"),
