@@ -121,7 +121,8 @@ def test_the_services_start_answer_their_health_checks_and_stop(tmp_path: Path) 
         image.run("sql", "-e", "INSERT INTO sales VALUES ('a', 2);")
         wait_until(lambda: "|2" in image.run("sql", "-e", "SELECT qty FROM by_shop;"), "no row", poll=0.5)
         code, said = ended(server)
-        assert code == 0, said
+        # uvicorn shuts down in order, and then ends by the signal that it was sent.
+        assert code in (0, -signal.SIGTERM), said
         assert not image.is_healthy("server")
         code, said = ended(pipeline)
         # A stop within the JVM's start cuts it off: the exit code of the signal.
