@@ -110,7 +110,7 @@ LOOKUP = "JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() r ON o.currency = r.curren
         (JOINED.format("o.amount"), InvalidQuery, "as of the events of 'orders'"),
         (JOINED.format("o.ROWTIME + 1000"), InvalidQuery, "as of the events of 'orders'"),
         (JOINED.format("'2024-01-01'"), InvalidQuery, "as of the events of 'orders'"),
-        (JOINED.format("NOW()"), InvalidQuery, "as of the events of 'orders'"),
+        (JOINED.format("NOW()"), InvalidQuery, "NOW gives another value each time"),
         (JOINED.replace("SYSTEM_TIME", "VERSION").format("3"), InvalidQuery, "not FOR VERSION AS OF 3"),
         (JOINED.format("o.ROWTIME").replace("rates", "totals"), NotSupported, "'totals' is a view"),
         (JOINED.format("o.ROWTIME").replace("rates", "payments"), InvalidQuery, "is for tables"),
