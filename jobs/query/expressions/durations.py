@@ -82,7 +82,10 @@ def length(node: exp.Expr, typed: Infer) -> Typed | None:
         made = typed(exp.Mul(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(_micros(interval))))
         rounded = called("ROUND", made) if made.type.base not in _WHOLE else made
         return converted(rounded, t.BIGINT)
-    return _difference(bare, typed) if isinstance(bare, exp.Sub) else None
+    # A time less a length is a time.
+    if isinstance(bare, exp.Sub) and not (is_length(bare.this) or is_length(bare.expression)):
+        return _difference(bare, typed)
+    return None
 
 
 _WHOLE = (BaseType.INT, BaseType.BIGINT)
