@@ -104,6 +104,16 @@ def services() -> dict[str, dict[str, Any]]:
     return found
 
 
+def test_prometheus_asks_the_server_as_it_answers() -> None:
+    """The server of the compose file speaks TLS, by the certificate that Prometheus is given."""
+    scrapes = yaml.safe_load((ROOT / "infra" / "observability" / "prometheus.yaml").read_text())["scrape_configs"]
+    (server,) = (each for each in scrapes if each["job_name"] == "strandline-server")
+    assert any(str(each).startswith("--certificate=") for each in services()["server"]["command"])
+    assert server["scheme"] == "https"
+    mounted = {each.split(":")[-2] for each in services()["prometheus"]["volumes"]}
+    assert {server["tls_config"]["ca_file"], server["authorization"]["credentials_file"]} <= mounted
+
+
 def test_every_name_of_the_compose_file_is_declared() -> None:
     for name, service in services().items():
         assert set(service.get("depends_on", ())) <= services().keys(), name
