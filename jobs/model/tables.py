@@ -45,6 +45,12 @@ def dead_letters(name: str) -> str:
     return f"{name}__dead_letters"
 
 
+def beside_dead_letters(table: str) -> str | None:
+    """Name of what the rows of a table of dead letters failed in; None for any other table."""
+    name = table.removesuffix(dead_letters(""))
+    return name if name != table else None
+
+
 def inner_stage(view: str, number: int) -> str:
     """Name of an inner stage of a view, or of a query into a stream; the first is number 1."""
     return f"{view}__stage_{number}"

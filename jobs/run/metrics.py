@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from strandline.jobs.ingest.lag import MOST_PARTITIONS, waiting_since
 from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model import tables
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.run.heartbeat import SILENT_SECONDS
 from strandline.state_store.delta import reader
@@ -41,7 +42,6 @@ log = logging.getLogger("strandline")
 
 # From an epoch of a few events by DuckDB to the first computation of a view over a long history.
 _BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_LETTERS: Final = "__dead_letters"
 
 
 class PipelineMetrics:
@@ -111,8 +111,9 @@ class PipelineMetrics:
         self._epochs.labels(self._pipeline, table, mode).inc()
         self._inserted.labels(self._pipeline, table).inc(inserted)
         self._deleted.labels(self._pipeline, table).inc(deleted)
-        if table.endswith(_LETTERS):
-            self._letters.labels(self._pipeline, table.removesuffix(_LETTERS)).inc(inserted)
+        failed_in = tables.beside_dead_letters(table)
+        if failed_in is not None:
+            self._letters.labels(self._pipeline, failed_in).inc(inserted)
 
     def beat(self, beat: Heartbeat) -> None:
         """Note where the run stands."""
@@ -168,10 +169,10 @@ class PipelineMetrics:
         yield self._one("busy_seconds", "For how long the micro-batch at work has been; 0 when none is", busy)
         yield from self._lags(beat)
         stages = (*((name, *sizes) for name, sizes in self._stages.items()),)
-        tables = (*((each.name, each.rows, each.bytes) for each in beat.tables), *stages)
+        measured = (*((each.name, each.rows, each.bytes) for each in beat.tables), *stages)
         rows = self._family("table_rows", "Visible rows", "table")
         size = self._family("table_bytes", "Bytes of the data files: `stage` is state, no view's own", "table", "kind")
-        for name, count, length in tables:
+        for name, count, length in measured:
             rows.add(count, self._pipeline, name)
             size.add(length, self._pipeline, name, "stage" if name in self._stages else _kind(name))
         version = self._family("table_version", "Newest version", "table")
@@ -228,7 +229,7 @@ class _Family:
 
 
 def _kind(table: str) -> str:
-    return "dead_letters" if table.endswith(_LETTERS) else "table"
+    return "table" if tables.beside_dead_letters(table) is None else "dead_letters"
 
 
 def _measured_stages(stream: PipelineStream, known: set[str]) -> Iterator[tuple[str, tuple[int, int]]]:
