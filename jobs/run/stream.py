@@ -275,9 +275,12 @@ class PipelineStream:
         What waits in a topic comes first: an event that looks up a table must not find it empty before its rows are in.
         """
         self._unmade = unmade_logs(self.sources if self._unmade is None else self._unmade.values(), self.lake)
-        for each in read_beside_others(self.levels, self._unmade, self.lake) if self._unmade else ():
+        if not self._unmade:
+            return
+        topics = open_log(self.settings, self.lake)
+        for each in read_beside_others(self.levels, self._unmade, self.lake):
             try:
-                waits = behind([each], self.lake, open_log(self.settings, self.lake))
+                waits = behind([each], self.lake, topics)
             except StrandlineError as error:  # the intake says so, and stops or tries again
                 log.debug("it is not known whether the topic '%s' holds records: %s", each.topic, error)
                 continue
