@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PLACES: Final = 1 << 32
 """Offsets that a version has: more rows than one commit changes."""
 _PARTITION: Final = 0
+_COUNTED: Final = 1024
+"""Versions whose rows are remembered, the newest: a run of months meets millions, and asks for those at hand."""
 
 
 @dataclass
@@ -180,6 +182,8 @@ class DeltaLog:
                 self._counts[topic, version] = count_of(table, version)
             else:
                 self._counts[topic, version] = table.commit(version).rows
+            if len(self._counts) > _COUNTED:
+                del self._counts[next(iter(self._counts))]
         return self._counts[topic, version]
 
     def _table(self, topic: str) -> ForeignTable:
