@@ -71,6 +71,11 @@ class StrandlineError(Exception):
         hint = f"\n  hint: {self.hint}" if self.hint else ""
         return f"[{self.code}] {self.message}{place}{hint}"
 
+    @classmethod
+    def revived(cls, message: str, hint: str | None) -> StrandlineError:
+        """Build the error again from its printed words; a class of other arguments says what stands for those."""
+        return cls(message, hint=hint)
+
     def attrs(self) -> dict[str, str | None]:
         """The error as data, for JSON output and logs."""
         return {

@@ -404,7 +404,7 @@ def revive(text: str) -> StrandlineError:
         cause = re.search(r"\n\w*(?:Error|Exception): [^\n]+", text)
         return RefreshFailed(f"the streaming query stopped: {(cause.group().strip() if cause else text)[:500]}")
     code, message, hint = found.groups()
-    return classes[code](message, hint=hint)
+    return classes[code].revived(message, hint)
 
 
 def _all_errors(root: type[StrandlineError]) -> Iterator[type[StrandlineError]]:

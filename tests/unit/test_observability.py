@@ -85,8 +85,11 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
     found: list[Scrape] = []
 
     def look(_batch: MicroBatch) -> None:
-        assert settings.metrics.port is not None
-        found.append(scrape(settings.metrics.port))
+        port = settings.metrics.port
+        assert port is not None
+        # Gauges are as of the last heartbeat, and those have a clock of their own.
+        wait_until(lambda: "strandline_table_rows" in scrape(port), "no heartbeat of the tables")
+        found.append(scrape(port))
 
     drain(settings, "shop", watch=look, in_driver=True)
     [of_pipeline] = found

@@ -18,10 +18,12 @@ from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
 from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, named, of_relation
+from strandline.jobs.model import types as t
+from strandline.jobs.model.relation import ITEM
 from strandline.jobs.model.stage import AnalyticStage, Output
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.inputs import ReadableColumns
-from strandline.jobs.query.logical import Block
+from strandline.jobs.query.logical import Block, From, gives_events
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import Place, all_of, columns_in, place_of, replaced, replaced_call
 
@@ -89,6 +91,25 @@ def analytic_stage(branches: Sequence[PlannedRows], block: Block, stages: Stages
         keep=replaced(block.qualify, names) if block.qualify is not None else None,
         key=key,
     )
+
+
+def items_told_apart(block: Block) -> Block:
+    """The block, over subqueries that also give the number of the item where they repeat an event for its items.
+
+    A subquery that repeats events has a table of its own, in which the place of the event tells no row from the next:
+    the windows of HOP, the items of an array.
+    """
+    return replace(block, inputs=tuple(_told_apart(each) for each in block.inputs))
+
+
+def _told_apart(source: From) -> From:
+    query = source.source
+    if not isinstance(query, Block) or not is_plain(query):
+        return source
+    below = items_told_apart(query)
+    if below.expand and gives_events(below):
+        below = replace(below, outputs=(*below.outputs, Output(ITEM, named(ITEM), t.INT)))
+    return replace(source, source=below)
 
 
 def _places(block: Block) -> tuple[Place, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from strandline.jobs.catalog.relations import event_log
-from strandline.jobs.ivm.plan.analytic import analytic_stage, fused
+from strandline.jobs.ivm.plan.analytic import analytic_stage, fused, items_told_apart
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.group import distinct_stage, grouped_stage, null_beyond, over_groups, totals_apart
 from strandline.jobs.ivm.plan.inputs import is_plain, rows_of_block, selected
@@ -173,7 +173,7 @@ def stage_of_query(query: Query, stages: Stages) -> Stage:
     if is_plain(block):
         return map_stage(selected(block, stages), with_places=stages.places)
     if block.group is None:
-        return analytic_stage(rows_of_block(block, stages), block, stages)
+        return analytic_stage(rows_of_block(items_told_apart(block), stages), block, stages)
     return _grouped(block, stages)
 
 

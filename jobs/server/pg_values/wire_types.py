@@ -270,3 +270,7 @@ class Refusal(StrandlineError):
         self.state = state
         self.fatal = fatal
         self.position = position
+
+    @classmethod
+    def revived(cls, message: str, hint: str | None) -> Refusal:
+        return cls(SqlState.INTERNAL, message, hint=hint)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage
 from strandline.jobs.sql.dialect import sql_of
+from strandline.state_store.layout import LakeLayout
+from tests.support.catalog_from_sql import catalog_of
 from tests.unit.ivm.plan.planned import kinds, only, planned
 
 TOP = "SELECT name, age, ROW_NUMBER() OVER (PARTITION BY name ORDER BY age DESC) AS place FROM users"
@@ -33,3 +35,14 @@ def test_functions_over_windows_of_groups_read_the_groups(catalog: Catalog) -> N
     )
     assert kinds(made) == [AggregateStage, AnalyticStage]
     assert made.stages[-1].key == ("area", "n")
+
+
+def test_rows_of_hopping_windows_are_told_apart_by_the_number_of_the_window(lake: LakeLayout) -> None:
+    catalog = catalog_of(lake, "CREATE STREAM visits (page VARCHAR, at TIMESTAMP);")
+    made = planned(
+        "CREATE MATERIALIZED VIEW v AS SELECT COUNT(*) OVER (PARTITION BY page) AS n"
+        " FROM HOP(visits, at, INTERVAL '20' SECOND, INTERVAL '60' SECOND) AS w",
+        catalog,
+    )
+    assert kinds(made) == [MapStage, AnalyticStage]
+    assert made.stages[-1].key == ("__k0", "__k1", "__k2")
