@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -53,13 +54,13 @@ _MEMORY = "64MB"
 
 
 class Binding:
-    """Binds definitions on one DuckDB engine, which it starts when it is first asked.
+    """Binds definitions, each once.
 
     A file's statements are checked before they are executed and again when they are: what was bound is not bound twice.
     """
 
     def __init__(self) -> None:
-        self._duckdb_engine: DuckDBEngine | None = None
+        self._with_functions: DuckDBEngine | None = None
         self._bound: list[Definition] = []
 
     def check(self, definition: Definition, catalog: Catalog) -> None:
@@ -78,19 +79,32 @@ class Binding:
         texts += recomputation(definition, catalog)
         if texts:
             functions = Library(catalog.functions.values(), ())
-            with self._started().connection() as connection:
+            with self._engine(catalog).connection() as connection:
                 bind_on_duckdb(connection, texts, functions)
         for first, *_ in forms:
             # Binding by sqlglot is slow: the text with the most parts, of the form that is run first, stands for all.
             bind_on_spark(changes_of(first, "spark"))
         self._bound.append(definition)
 
-    def _started(self) -> DuckDBEngine:
-        if self._duckdb_engine is None:
-            from strandline.state_store.duckdb.engine import DuckDBEngine
+    def _engine(self, catalog: Catalog) -> DuckDBEngine:
+        """An engine on which texts are bound; one of these statements' own where there are functions, which DuckDB
+        knows by their names alone."""
+        if not catalog.functions:
+            return _engine_without_functions()
+        if self._with_functions is None:
+            self._with_functions = _new_engine()
+        return self._with_functions
 
-            self._duckdb_engine = DuckDBEngine(_MEMORY, 1)
-        return self._duckdb_engine
+
+def _new_engine() -> DuckDBEngine:
+    from strandline.state_store.duckdb.engine import DuckDBEngine
+
+    return DuckDBEngine(_MEMORY, 1)
+
+
+@cache  # it takes 30 ms to start, and nothing is stored in it
+def _engine_without_functions() -> DuckDBEngine:
+    return _new_engine()
 
 
 # Binding on DuckDB: DuckDB resolves every name and type of a text over empty tables, and runs nothing.
@@ -143,16 +157,20 @@ def bind_on_spark(text: BoundText) -> None:
     Raises:
         NotBound: a text is not of Spark's grammar, or a column of it is not there.
     """
-    engine = engine_of("spark")
-    schema: dict[str, object] = {
-        name: {column: engine.type(sql_type) for column, sql_type in columns}
-        for name, columns in text.relations.items()
-    }
     try:
-        tree = sqlglot.parse_one(text.text, dialect="spark")
-        qualify(tree, schema=schema, dialect="spark", isolate_tables=False, identify=False, quote_identifiers=False)
+        _find_columns(text.text, tuple(text.relations.items()))
     except (OptimizeError, ParseError, SchemaError, TokenError) as error:
         raise NotBound.by("Spark", text.what, str(error)) from error
+
+
+@lru_cache(maxsize=512)  # a process that defines one view in many lakes, as a test does, binds its texts once
+def _find_columns(text: str, relations: tuple[tuple[str, Columns], ...]) -> None:
+    engine = engine_of("spark")
+    schema: dict[str, object] = {
+        name: {column: engine.type(sql_type) for column, sql_type in columns} for name, columns in relations
+    }
+    tree = sqlglot.parse_one(text, dialect="spark")
+    qualify(tree, schema=schema, dialect="spark", isolate_tables=False, identify=False, quote_identifiers=False)
 
 
 # The texts that a definition is maintained and proved by: those that an engine must be able to bind.
