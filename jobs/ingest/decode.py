@@ -6,7 +6,7 @@ All sources of a pipeline share one set of columns, since one Spark source reads
     _running_time TIMESTAMP    largest `_timestamp` of the good records so far in this range, this one included
     _headers ARRAY<STRUCT<key, value>>
     _key BINARY · _value BINARY · _error STRING     filled for broken records only: dead letters
-    _tombstone BOOLEAN         a null value in a table's topic; of a foreign table, a row that goes
+    _tombstone BOOLEAN         a null value in a table's topic; of a foreign table or a change stream, a row that goes
     __row STRING               hash of the visible columns, of bags only
     s0 STRUCT<…>, s1 STRUCT<…>, …                   the visible columns of the first, second, … source
     _range STRUCT<next, first, good, broken, first_time, running_time, leader_epoch>
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from strandline.jobs.ingest.delta.values import as_type
 from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
+from strandline.jobs.ingest.formats.debezium import ChangeRecords, open_changes
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.timestamps import reader
 from strandline.jobs.ingest.logs.delta_log import RowRecords
@@ -104,17 +105,24 @@ class Decoder:
         self._source = source
         self._schema = schema
         self._column = f"s{place}"
-        self._formats: tuple[Format | None, Format | None] = (
-            open_format(source, "key", registry),
-            open_format(source, "value", registry),
-        )
+        self._changes = open_changes(source, registry)
+        self._formats: tuple[Format | None, Format | None] = (None, None)
+        if self._changes is None:
+            self._formats = open_format(source, "key", registry), open_format(source, "value", registry)
         self._event_time = reader(source.timestamp_format) if source.timestamp is not None else None
         self._seconds_ahead = seconds_ahead
         self.tally = RangeTotals()
 
     def decode(self, records: Records) -> pa.RecordBatch:
-        """One row per record, good or broken."""
+        """One row per record, good or broken; of a change stream, as many as come and go.
+
+        Raises:
+            DeltaRowsRemoved, DeltaSchemaChanged: a foreign table is not what the source declares.
+            SourceTruncated: the table behind a change stream was emptied.
+        """
         errors: Errors = {}
+        if self._changes is not None:
+            records = self._changes.open(records, errors)
         self._check_presence(records, errors)
         visible = self._visible(records, errors)
         times = self._times(records, visible, errors)
@@ -165,6 +173,8 @@ class Decoder:
                 sentence("{} takes rows away, and '{}' is a stream", records.where, Name(self._source.name)),
                 hint="declare it as a table: CREATE TABLE … WITH (DELTA = …)",
             )
+        if isinstance(records, ChangeRecords):
+            return  # the key is a column of the row
         wanted, what = (records.values, "no value") if self._source.kind == "stream" else (records.keys, "no key")
         if None in wanted:
             errors.update((row, what) for row, payload in enumerate(wanted) if payload is None)
@@ -173,6 +183,14 @@ class Decoder:
         """The visible columns in declared order."""
         if isinstance(records, RowRecords):
             arrays = [_of_rows(records, column, self._source) for column in self._source.columns]
+            self._check_required(records, arrays, errors)
+            return arrays
+        if isinstance(records, ChangeRecords) and self._changes is not None:
+            found = self._changes.arrays(records, errors)
+            arrays = [
+                found[column.name] if column.header is None else _header_column(records, column.header)
+                for column in self._source.columns
+            ]
             self._check_required(records, arrays, errors)
             return arrays
         key, value = self._formats
@@ -317,8 +335,9 @@ def _dead_letters(records: Records, errors: Errors) -> dict[str, pa.Array]:
     if not errors:
         return {}
     rows = range(len(records))
+    values = records.payloads if isinstance(records, ChangeRecords) else records.values
     return {
         "_key": pa.array([records.keys[row] if row in errors else None for row in rows], type=pa.binary()),
-        "_value": pa.array([records.values[row] if row in errors else None for row in rows], type=pa.binary()),
+        "_value": pa.array([values[row] if row in errors else None for row in rows], type=pa.binary()),
         "_error": pa.array([errors.get(row) for row in rows], type=pa.string()),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.ingest.formats.coerce import Misfit, coerce
 from strandline.jobs.ingest.formats.encoding import wire_value
-from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.formats.format import open_writer
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.open import open_with_topic
 from strandline.jobs.model import types as t
@@ -17,7 +17,7 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline.jobs.ingest.formats.format import Format
+    from strandline.jobs.ingest.formats.format import Writer
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
@@ -62,12 +62,12 @@ def encode_rows(
 
         return open_registry(settings, lake)
 
-    key, value = open_format(source, "key", registry), open_format(source, "value", registry)
+    key, value = open_writer(source, "key", registry), open_writer(source, "value", registry)
     now = time.time_ns() // 1_000_000
     return [_record(source, row, key, value, now) for row in rows]
 
 
-def _record(source: Source, row: Mapping[str, object], key: Format | None, value: Format | None, now: int) -> Record:
+def _record(source: Source, row: Mapping[str, object], key: Writer | None, value: Writer | None, now: int) -> Record:
     known = {column.name for column in source.columns} | {ROWTIME, TOMBSTONE}
     unknown = sorted(set(row) - known)
     if unknown:
@@ -87,7 +87,7 @@ def _record(source: Source, row: Mapping[str, object], key: Format | None, value
     )
 
 
-def _payload(source: Source, wire: Mapping[str, object], form: Format | None, *, keys: bool) -> bytes | None:
+def _payload(source: Source, wire: Mapping[str, object], form: Writer | None, *, keys: bool) -> bytes | None:
     if form is None:
         # No column comes from the value: an empty object tells the event from a tombstone.
         return None if keys else b"{}"

@@ -19,6 +19,9 @@ Kind = Literal["stream", "table"]
 ALL_HEADERS = "*"
 """What `Column.header` says of a HEADERS column, which holds them all."""
 
+CHANGE_FORMATS = ("DEBEZIUM_JSON", "DEBEZIUM_AVRO")
+"""Formats of values that say of each record whether its row comes or goes."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -78,6 +81,11 @@ class Source:
     def foreign(self) -> bool:
         """True if its rows are those of a Delta table that others write, not of a topic."""
         return "DELTA" in self.options
+
+    @property
+    def change_stream(self) -> bool:
+        """True if its records are the changes of a database's table, which others write."""
+        return self.value_format in CHANGE_FORMATS
 
     @property
     def upstream(self) -> str:

@@ -28,6 +28,7 @@ StrandlineError
 │   ├── DeltaVersionGone          source.delta_version_gone   stop
 │   ├── DeltaSchemaChanged        source.delta_schema_changed stop    names the column
 │   ├── DeltaRowsRemoved          source.delta_rows_removed   stop
+│   ├── SourceTruncated           source.truncated            stop
 │   └── EncodeFailed              source.encode_failed        stop
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
@@ -284,6 +285,12 @@ class DeltaRowsRemoved(SourceError):
     """A commit of a Delta table takes rows away, and the source is a stream. Stop: declare it as a table."""
 
     code = "source.delta_rows_removed"
+
+
+class SourceTruncated(SourceError):
+    """The table that a change stream is of was emptied by TRUNCATE. Stop: read a topic with a new snapshot."""
+
+    code = "source.truncated"
 
 
 class EncodeFailed(SourceError):

@@ -94,7 +94,7 @@ class AvroFormat(Framed):
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
-        values = [self._decode_one(payload, row, errors) for row, payload in enumerate(payloads)]
+        values = [self.decode_one(payload, row, errors) for row, payload in enumerate(payloads)]
         if self._bare:
             return [columns.build(self._columns[0], values, errors)]
         documents: list[dict[str, Any]] = []
@@ -115,7 +115,8 @@ class AvroFormat(Framed):
             payload: bytes | None = serialize(value, self._context)
         return payload
 
-    def _decode_one(self, payload: bytes | None, row: int, errors: Errors) -> object:
+    def decode_one(self, payload: bytes | None, row: int, errors: Errors) -> object:
+        """The value of a payload, as its schema has it; None without one, or with an entry in `errors`."""
         schema = self.framed(payload, row, errors)
         if schema is None or payload is None:
             return None

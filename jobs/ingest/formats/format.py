@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from strandline.jobs.model.errors import NotSupported, OptionRefused, UnknownName
+from strandline.jobs.model.errors import EncodeFailed, NotSupported, OptionRefused, UnknownName
 from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
@@ -32,12 +32,16 @@ ROWS = "DELTA"
 FORMATS = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED", "KAFKA")
 
 
-class Format(Protocol):
+class Writer(Protocol):
+    """What writes keys or values."""
+
+    def encode(self, row: Mapping[str, object]) -> bytes | None: ...
+
+
+class Format(Writer, Protocol):
     """A format bound to the columns of a key or a value."""
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]: ...
-
-    def encode(self, row: Mapping[str, object]) -> bytes | None: ...
 
 
 def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistryClient]) -> Format | None:
@@ -93,6 +97,24 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
             raise NotSupported(f"format {name} is not supported", hint=f"use one of {', '.join(FORMATS)}")
 
 
+def open_writer(source: Source, role: Role, registry: Callable[[], SchemaRegistryClient]) -> Writer | None:
+    """What writes a source's key or value; None when it holds no column.
+
+    Raises:
+        EncodeFailed: nothing is written in the format.
+        OptionRefused, NotSupported: as of `open_format`.
+    """
+    if role == "key" or not source.change_stream:
+        return open_format(source, role, registry)
+    if source.value_format != "DEBEZIUM_JSON":
+        raise EncodeFailed(
+            f"nothing is written in {source.value_format}", hint="test the views with VALUE_FORMAT = 'DEBEZIUM_JSON'"
+        )
+    from strandline.jobs.ingest.formats.debezium import EnvelopeWriter
+
+    return EnvelopeWriter([column for column in source.columns if column.part == "value"])
+
+
 def nullable_of(source: Source, role: Role) -> Nullable | None:
     """How PROTOBUF keeps a NULL apart from a default: what CREATE said, or not at all."""
     return cast("Nullable | None", source.options.get(NULLABLE_OPTIONS[role]))
@@ -107,7 +129,8 @@ def check_source(source: Source) -> None:
     from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
 
     open_format(source, "key", _no_registry)
-    open_format(source, "value", _no_registry)
+    if not source.change_stream:
+        open_format(source, "value", _no_registry)
     if source.timestamp_format is not None:
         check_timestamp_format(source.timestamp_format)
     if source.timestamp is None:

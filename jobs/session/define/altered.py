@@ -119,7 +119,8 @@ def extended(present: Source, following: Source, catalog: Catalog) -> Source:
         InvalidQuery: it is a SOURCE, as ksqlDB has it.
         NameInUse: a query into the stream does not give the columns.
     """
-    if present.read_only:
+    # The columns of a change stream are those of a table in a database, which gets new ones in the course of time.
+    if present.read_only and not present.change_stream:
         raise InvalidQuery(
             sentence("'{}' is a SOURCE: it cannot be altered", Name(present.name)), hint="drop it, and create it again"
         )

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from strandline.jobs.ingest.formats.connect_values import DECIMAL_HANDLING, DECIMALS, PER_SECOND, TIME_PRECISION
 from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
 from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
-from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.definitions import CHANGE_FORMATS, Column
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
 from strandline.jobs.model.options import NO_END, RETENTION_OPTIONS, TICK
 from strandline.jobs.model.types import BaseType, SqlType
@@ -26,12 +27,15 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
+    DECIMAL_HANDLING,
+    TIME_PRECISION,
     TICK,
     *RETENTION_OPTIONS,
     *NULLABLE_OPTIONS.values(),
 )
 _KAFKA_TYPES = (BaseType.INT, BaseType.BIGINT, BaseType.DOUBLE, BaseType.VARCHAR, BaseType.BYTES)
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_CHANGES = "DEBEZIUM_"
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 # Kafka's own limits are far higher; above this a number is a typing error, and each partition costs a file.
 _MOST_PARTITIONS = 10_000
@@ -65,8 +69,10 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     given = allowed(options, _SOURCE_OPTIONS, "a source")
     check_one_way(given)
     both = given.get("FORMAT")
-    key_format = format_of(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
-    value_format = format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False)
+    value_format = _value_format(given)
+    # The converters of a connector are mostly the same for both.
+    default = value_format.removeprefix(_OF_CHANGES) if value_format in CHANGE_FORMATS else "KAFKA"
+    key_format = format_of(given.get("KEY_FORMAT", both), default=default, key=True)
     check_columns("key", key_format, [c for c in columns if c.key])
     check_columns("value", value_format, [c for c in columns if c.part == "value"])
     topic = given.get("KAFKA_TOPIC")
@@ -74,7 +80,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     other = {name: nullable_value(given[name], form) for name, form in formats if name in given}
     if "VALUE_DELIMITER" in given:
         other["VALUE_DELIMITER"] = delimiter_of(given["VALUE_DELIMITER"], value_format)
-    other |= kept_rows(given)
+    other |= kept_rows(given) | _of_changes(given, value_format)
     if TICK in given:
         other[TICK] = _tick(given[TICK], columns)
     if topic is not None:
@@ -125,8 +131,8 @@ def check_topic(option: Option) -> None:
         raise error(OptionRefused, option, f"'{option.value}' is not the name of a topic", "use letters, digits, . _ -")
 
 
-def format_of(option: Option | None, *, default: str, key: bool) -> str:
-    """The format that an option names.
+def format_of(option: Option | None, *, default: str, key: bool, changes: bool = False) -> str:
+    """The format that an option names; with `changes` it may be one of change streams.
 
     Raises:
         OptionRefused
@@ -134,10 +140,42 @@ def format_of(option: Option | None, *, default: str, key: bool) -> str:
     if option is None:
         return default
     value = option.value.upper()
-    known = (*FORMATS, "NONE") if key else FORMATS
+    known = (*FORMATS, "NONE") if key else (*FORMATS, *CHANGE_FORMATS) if changes else FORMATS
+    if value in CHANGE_FORMATS and not changes:
+        raise error(OptionRefused, option, f"{value} is for the values of a source: views write no change streams")
     if value not in known:
         raise error(OptionRefused, option, f"'{option.value}' is not a format", f"use one of {', '.join(known)}")
     return value
+
+
+def _value_format(given: Mapping[str, Option]) -> str:
+    """The format of the values, which may be one of change streams. Raises OptionRefused."""
+    both = given.get("FORMAT")
+    if both is not None and both.value.upper() in CHANGE_FORMATS:
+        what = f"{both.value.upper()} is a format of values, not of keys"
+        raise error(OptionRefused, both, what, f"say VALUE_FORMAT = '{both.value.upper()}'")
+    return format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False, changes=True)
+
+
+def _of_changes(given: Mapping[str, Option], form: str) -> dict[str, str]:
+    """The options that say how values of a change stream are read whose type is not in the message.
+
+    Raises:
+        OptionRefused: a value is wrong, or the format is another.
+    """
+    found: dict[str, str] = {}
+    for name, known in ((DECIMAL_HANDLING, DECIMALS), (TIME_PRECISION, tuple(PER_SECOND))):
+        option = given.get(name)
+        if option is None:
+            continue
+        if form not in CHANGE_FORMATS:
+            raise error(
+                OptionRefused, option, f"{name} is for change streams, {' or '.join(CHANGE_FORMATS)}, not {form}"
+            )
+        if option.value.lower() not in known:
+            raise error(OptionRefused, option, f"{name} is {' or '.join(known)}, not '{option.value}'")
+        found[name] = option.value.lower()
+    return found
 
 
 def check_columns(side: str, form: str, columns: list[Column]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Column, Kind, Source
+from strandline.jobs.model.definitions import CHANGE_FORMATS, Column, Kind, Source
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.tables import alike, differ_only_in_case
@@ -48,6 +48,13 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
     options = (
         foreign_options(statement, columns, others) if foreign else source_options(statement.name, columns, others)
     )
+    changes = options.value_format in CHANGE_FORMATS
+    if changes and statement.kind == "stream":
+        raise InvalidQuery(
+            f"{options.value_format} tells which rows come and go: '{statement.name}' is a table",
+            hint=f"CREATE TABLE {statement.name} (… PRIMARY KEY, …); for the changes themselves as events take "
+            "VALUE_FORMAT = 'JSON' with columns before, after and op",
+        )
     return Source(
         name=statement.name,
         kind=statement.kind,
@@ -62,7 +69,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         timestamp=options.timestamp,
         timestamp_format=options.timestamp_format,
         options={**options.other, **ownership},
-        read_only=statement.read_only or foreign,
+        read_only=statement.read_only or foreign or changes,
     )
 
 

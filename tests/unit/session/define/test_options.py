@@ -160,3 +160,24 @@ def test_values_that_a_view_cannot_have(name: str, value: str) -> None:
 def test_a_cache_has_a_number_of_bytes(value: str) -> None:
     with pytest.raises(OptionRefused, match="CACHE_BYTES"):
         view_options([Option("CACHE_BYTES", value)])
+
+
+def test_a_change_stream_s_keys_are_written_as_its_values_are() -> None:
+    found = options(VALUE_FORMAT="debezium_avro", DECIMAL_HANDLING="Precise", TIME_PRECISION="microseconds")
+    assert (found.key_format, found.value_format) == ("AVRO", "DEBEZIUM_AVRO")
+    assert found.other == {"DECIMAL_HANDLING": "precise", "TIME_PRECISION": "microseconds"}
+    assert options(VALUE_FORMAT="DEBEZIUM_JSON").key_format == "JSON"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"FORMAT": "DEBEZIUM_JSON"}, "DEBEZIUM_JSON is a format of values, not of keys"),
+        ({"KEY_FORMAT": "DEBEZIUM_JSON"}, "DEBEZIUM_JSON is for the values of a source"),
+        ({"TIME_PRECISION": "microseconds"}, "TIME_PRECISION is for change streams, DEBEZIUM_JSON or DEBEZIUM_AVRO"),
+        ({"VALUE_FORMAT": "DEBEZIUM_JSON", "DECIMAL_HANDLING": "double"}, "DECIMAL_HANDLING is precise or string"),
+    ],
+)
+def test_options_of_change_streams_that_cannot_be(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionRefused, match=message):
+        options(**given)

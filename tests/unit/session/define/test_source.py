@@ -44,6 +44,12 @@ def test_a_source_has_its_columns_keys_first_and_its_options(lake: LakeLayout) -
         ("CREATE STREAM shared__x (a INT)", InvalidQuery, "makes itself"),
         ("CREATE TABLE shared__0123456789abcdef (a INT PRIMARY KEY)", InvalidQuery, "makes itself"),
         ("CREATE STREAM s (a INT, b INT) WITH (VALUE_FORMAT='KAFKA')", InvalidQuery, "one value column"),
+        (
+            "CREATE STREAM s (a INT) WITH (VALUE_FORMAT='DEBEZIUM_JSON')",
+            InvalidQuery,
+            "which rows come and go: 's' is a t",
+        ),
+        ("CREATE STREAM s (a INT) WITH (VALUE_FORMAT='DEBEZIUM')", OptionRefused, "'DEBEZIUM' is not a format"),
         ("CREATE STREAM s (a INT) WITH ('sasl.jaas.config'='x')", OptionRefused, "can run code"),
     ],
 )
@@ -67,6 +73,16 @@ def test_a_source_that_others_write_is_read_only(catalog: Catalog) -> None:
     ):
         with pytest.raises(InvalidQuery, match="SOURCE"):
             run(text, catalog)
+
+
+def test_a_change_stream_is_read_only_and_gets_columns_as_its_table_does(catalog: Catalog) -> None:
+    text = "CREATE TABLE orders (id INT PRIMARY KEY, n INT{}) WITH (VALUE_FORMAT='DEBEZIUM_JSON')"
+    found = run(text.format(""), catalog)
+    assert isinstance(found, Source)
+    assert (found.read_only, found.change_stream, found.key_format) == (True, True, "JSON")
+    wide = run(text.format(", shop VARCHAR"), catalog)
+    assert isinstance(wide, Source)
+    assert (wide.added, [column.name for column in wide.columns]) == (1, ["id", "n", "shop"])
 
 
 def test_a_source_can_be_replaced_only_while_nobody_reads_it(catalog: Catalog) -> None:
