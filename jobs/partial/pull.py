@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
     from strandline.jobs.serve.pull import Answer
+    from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import QueryBudget, Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
@@ -98,16 +99,32 @@ def pull(statement: Select, catalog: Catalog, lake: LakeLayout, functions: Libra
     return Rows(found.names, python_rows(found.table, found.types))
 
 
-def answer(statement: Select, catalog: Catalog, lake: LakeLayout, functions: Library, terms: Terms = FREELY) -> Answer:
+def answer(
+    statement: Select,
+    catalog: Catalog,
+    lake: LakeLayout,
+    functions: Library,
+    terms: Terms = FREELY,
+    database: QueryDatabase | None = None,
+) -> Answer:
     """Answer a SELECT. Arguments and errors as of `jobs.serve.pull.answer`."""
-    return stored.answer(statement, catalog, lake, functions, terms, _Computing(catalog, lake, functions, terms.pinned))
+    computing = _Computing(catalog, lake, functions, terms.pinned, database)
+    return stored.answer(statement, catalog, lake, functions, terms, computing, database)
 
 
 class _Computing:
     """The partial views of a lake, computed for one query, which keeps nothing of them."""
 
-    def __init__(self, catalog: Catalog, lake: LakeLayout, functions: Library, pinned: Pinned | None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        lake: LakeLayout,
+        functions: Library,
+        pinned: Pinned | None,
+        database: QueryDatabase | None,
+    ) -> None:
         self._pinned = pinned
+        self._database = database
         self._catalog = catalog
         self._lake = lake
         self._functions = functions
@@ -127,5 +144,6 @@ class _Computing:
         check_stored(joined, self._catalog)
         inputs = list(dict.fromkeys((*wanted.plan.inputs, *joined)))
         cut = newest_snapshot(inputs, self._lake) if self._pinned is None else self._pinned.cut(inputs, self._lake)
-        rows = Upqueries(wanted.plan, self._lake, self._functions).rows(wanted.keys, cut, spent)
+        upqueries = Upqueries(wanted.plan, self._lake, self._functions, database=self._database)
+        rows = upqueries.rows(wanted.keys, cut, spent)
         return {wanted.plan.relation.name: rows}, cut

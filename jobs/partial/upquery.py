@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.partial.plan import PartialPlan, Route
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
+    from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.state_store.layout import LakeLayout
 
 
@@ -101,12 +102,19 @@ class Upqueries:
 
     Args:
         functions: those that users wrote.
+        database: that they are computed in, see `QueryEngine`.
     """
 
     def __init__(
-        self, plan: PartialPlan, lake: LakeLayout, functions: Library, limits: QueryLimits = NO_LIMITS
+        self,
+        plan: PartialPlan,
+        lake: LakeLayout,
+        functions: Library,
+        limits: QueryLimits = NO_LIMITS,
+        database: QueryDatabase | None = None,
     ) -> None:
         self._plan = plan
+        self._database = database
         self._lake = lake
         self._functions = functions
         self._limits = limits
@@ -129,7 +137,7 @@ class Upqueries:
         inputs = self._inputs(keys, CutReader(self._lake, cut, spent))
         columns = list(zip(*keys, strict=True)) if keys else [() for _ in plan.key]
         arrays = [pa.array(values, field.type) for values, field in zip(columns, plan.key_schema, strict=True)]
-        with QueryEngine(self._functions, spent) as duck:
+        with QueryEngine(self._functions, spent, self._database) as duck:
             found = duck.query(plan.sql, {**inputs, KEYS: pa.Table.from_arrays(arrays, schema=plan.key_schema)})
         return found.cast(plan.schema)
 

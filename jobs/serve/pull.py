@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.past import Past
+    from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
@@ -86,12 +87,14 @@ def answer(
     functions: Library,
     terms: Terms = FREELY,
     computing: Computing | None = None,
+    database: QueryDatabase | None = None,
 ) -> Answer:
     """Answer a SELECT.
 
     Args:
         functions: those that users wrote.
         computing: without it, partial views are not read.
+        database: that it is computed in, see `QueryEngine`.
 
     Raises:
         NotYet: the newest cut does not reflect `terms.at_least`. Nothing was computed.
@@ -116,7 +119,7 @@ def answer(
     cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, past)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
     snapshot = PinnedTables(lake, cut, spent, past)
-    with QueryEngine(functions, spent) as duck:
+    with QueryEngine(functions, spent, database) as duck:
         if computed is not None:
             joined = {name: each for name, each in asked.tables.items() if name not in computed[0]}
             stored = {name: snapshot.rows(each, _columns(each), None) for name, each in joined.items()}

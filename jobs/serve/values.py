@@ -75,7 +75,7 @@ class RowText:
         wanted = list(columns)
         shown = names or [str(name) for name, _ in wanted]
         self._members = [
-            (name, f"{to_json(called)}: ", _writer(sql_type))
+            (name, f"{to_json(called)}: ", writer_of(sql_type))
             for (name, sql_type), called in zip(wanted, shown, strict=True)
         ]
 
@@ -85,8 +85,8 @@ class RowText:
         return f"{{{', '.join(members)}}}"
 
 
-def _writer(sql_type: SqlType) -> Callable[[Any], str]:
-    """What writes a value that is not NULL."""
+def writer_of(sql_type: SqlType) -> Callable[[Any], str]:
+    """What writes a value that is not NULL, with its MAPs as lists of pairs, as JSON text."""
     match sql_type.base:
         case BaseType.INT | BaseType.BIGINT:
             return str

@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits, Terms
 from strandline.jobs.server.changes.events import Place, events_of
 from strandline.jobs.server.queries.pool import Queries
 from strandline.state_store.errors import VersionGone
-from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.server.changes.events import Form, PushedEvent
+    from strandline.jobs.server.queries.worker import Shared
 
 _TURN_SECONDS: Final = 60.0
 """A feed waits so long for its turn: others may each have a version to compute, which takes up to its limit of time."""
@@ -51,11 +49,10 @@ class VersionAsked:
         """What it may take."""
         return Terms(self.limits)
 
-    def answered(self, settings: Settings) -> list[PushedEvent]:
+    def answered(self, shared: Shared) -> list[PushedEvent]:
         """The events, computed in the process; errors as of `events`."""
-        catalog = Catalog(LakeLayout(settings.lake))
-        functions = Library(catalog.functions.values(), settings.functions.modules)
-        with QueryEngine(functions, QueryBudget(self.limits)) as duck:
+        library = shared.library(shared.catalogued.catalog)
+        with QueryEngine(library, QueryBudget(self.limits), shared.database) as duck:
             return self.events(duck)
 
     def events(self, duck: QueryEngine) -> list[PushedEvent]:

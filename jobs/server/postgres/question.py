@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
@@ -26,17 +25,17 @@ from strandline.jobs.server.queries.worker import Answered, QueryRequest, answer
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.types_text import type_of
-from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from strandline.jobs.model.settings import Settings
+    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_catalog.contents import Caller
     from strandline.jobs.server.pg_values.parameters import Parameter
+    from strandline.jobs.server.queries.worker import Shared
 
 
 # Types of the parameters that neither the client nor the text gives one: what they are compared with says it.
@@ -201,13 +200,13 @@ class RowsAsked:
     token: Token
     caller: Caller
 
-    def answered(self, settings: Settings) -> Answered:
+    def answered(self, shared: Shared) -> Answered:
         """The rows, as an Arrow stream.
 
         Raises:
             StrandlineError: as of `jobs.server.queries.worker.answered`; Refusal: a parameter is no value of its type.
         """
-        catalog = Catalog(LakeLayout(settings.lake))
+        catalog = shared.catalogued.catalog
         given = tuple(each.oid for each in self.parameters)
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
@@ -216,7 +215,7 @@ class RowsAsked:
             return system.answer(values, self.terms, self.token, self.caller)
         made = TypedQuestion.of(self.text, given, catalog).with_values(self.parameters)
         asked = QueryRequest(made.text, self.terms, self.token, "arrow")
-        return _placed(made, self.text, lambda: answered(asked, catalog, settings))
+        return _placed(made, self.text, lambda: answered(asked, catalog, shared))
 
 
 @dataclass(frozen=True)
@@ -229,9 +228,9 @@ class TypesAsked:
     token: Token
     caller: Caller
 
-    def answered(self, settings: Settings) -> Described:
+    def answered(self, shared: Shared) -> Described:
         """The types. Errors as of `RowsAsked.answered`."""
-        catalog = Catalog(LakeLayout(settings.lake))
+        catalog = shared.catalogued.catalog
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
             oids = system.parameter_oids(self.oids)
@@ -241,7 +240,7 @@ class TypesAsked:
         binding = TypedQuestion.of(self.text, self.oids, catalog)
         made = binding.with_each(partial(sql_of_value, None))
         asked = QueryRequest(made.text, self.terms, self.token, "arrow")
-        names, kinds = _placed(made, self.text, lambda: columns(asked, catalog, LakeLayout(settings.lake)))
+        names, kinds = _placed(made, self.text, lambda: columns(asked, catalog, shared.lake))
         return Described(binding.oids, names, kinds)
 
 

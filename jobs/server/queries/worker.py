@@ -15,29 +15,29 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
-from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.partial.pull import answer
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.json_texts import array_texts, object_texts
 from strandline.jobs.serve.pull import Answer, columns_of
+from strandline.jobs.serve.query_engine import QueryDatabase
 from strandline.jobs.serve.readable import names_read
-from strandline.jobs.serve.values import RowText, python_rows
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Explain, Select
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.connection import Connection
 
+    from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
@@ -74,8 +74,31 @@ class Question(Protocol[A_co]):
     def terms(self) -> Terms:
         """What it may take."""
 
-    def answered(self, settings: Settings) -> A_co:
+    def answered(self, shared: Shared) -> A_co:
         """The answer, made in the process. Raises StrandlineError."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the questions of one process share."""
+
+    settings: Settings
+    catalogued: Catalogued
+    database: QueryDatabase
+
+    @classmethod
+    def of(cls, settings: Settings, memory_bytes: int | None = None) -> Shared:
+        """For questions about one lake; `memory_bytes` is the most that one computes with."""
+        return cls(settings, Catalogued(LakeLayout(settings.lake), look_seconds=0), QueryDatabase(memory_bytes))
+
+    @property
+    def lake(self) -> LakeLayout:
+        """The lake that is asked."""
+        return LakeLayout(self.settings.lake)
+
+    def library(self, catalog: Catalog) -> Library:
+        """The functions that users wrote."""
+        return Library(catalog.functions.values(), self.settings.functions.modules)
 
 
 @dataclass(frozen=True)
@@ -87,9 +110,9 @@ class QueryRequest:
     token: Token
     form: Form
 
-    def answered(self, settings: Settings) -> Answered:
+    def answered(self, shared: Shared) -> Answered:
         """The answer; errors as of `answered`."""
-        return answered(self, Catalog(LakeLayout(settings.lake)), settings)
+        return answered(self, shared.catalogued.catalog, shared)
 
 
 @dataclass(frozen=True)
@@ -142,18 +165,20 @@ def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> Non
         most = memory_bytes * 2 + _BESIDE_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     load()
-    pipe.send(None)
-    while True:
-        try:
-            asked: Question[object] = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(asked.answered(settings))
-        except StrandlineError as error:
-            pipe.send(Failed.of(error))
-        except RecursionError:
-            pipe.send(Failed.of(too_deep(1, 1)))
+    shared = Shared.of(settings, memory_bytes)
+    with shared.database:
+        pipe.send(None)
+        while True:
+            try:
+                asked: Question[object] = pipe.recv()
+            except EOFError:
+                return
+            try:
+                pipe.send(asked.answered(shared))
+            except StrandlineError as error:
+                pipe.send(Failed.of(error))
+            except RecursionError:
+                pipe.send(Failed.of(too_deep(1, 1)))
 
 
 def load() -> None:
@@ -162,7 +187,7 @@ def load() -> None:
         import_module(name)
 
 
-def answered(asked: QueryRequest, catalog: Catalog, settings: Settings) -> Answered:
+def answered(asked: QueryRequest, catalog: Catalog, shared: Shared) -> Answered:
     """The answer to one query, over the definitions as they were read.
 
     Raises:
@@ -172,8 +197,8 @@ def answered(asked: QueryRequest, catalog: Catalog, settings: Settings) -> Answe
         statement = _asked(asked.text, asked.token, catalog)
         if isinstance(statement, Explain):
             return _explained(statement, catalog, asked.form)
-        functions = Library(catalog.functions.values(), settings.functions.modules)
-        found = answer(statement, catalog, LakeLayout(settings.lake), functions, asked.terms)
+        library = shared.library(catalog)
+        found = answer(statement, catalog, shared.lake, library, asked.terms, shared.database)
     body, cut = _BODIES[asked.form](found), found.cut
     versions = {catalog.name_map.of(table): version for table, version in cut.versions.items()}
     return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time, cut.offsets)
@@ -229,13 +254,11 @@ def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) 
 
 
 def _objects(found: Answer) -> bytes:
-    columns = [python_values(found.table.column(place), None) for place in range(len(found.types))]
-    text = RowText(enumerate(found.types), found.names)
-    return ", ".join(map(text.of, zip(*columns, strict=True))).encode()
+    return b", ".join(object_texts(found.table, found.types, found.names))
 
 
 def _arrays(found: Answer) -> bytes:
-    return "\n".join(to_json(list(row)) for row in python_rows(found.table, found.types)).encode()
+    return b"\n".join(array_texts(found.table, found.types))
 
 
 def arrow_stream(found: Answer) -> bytes:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.pulled import Unnamed
+    from strandline.jobs.serve.catalogued import Catalogued
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.keyed import KeyedPlan
     from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.serve.shape import Shape
     from strandline.jobs.serve.terms import Least
     from strandline.jobs.server.access.tokens import Token
-    from strandline.jobs.server.state.catalogued import Catalogued
     from strandline.jobs.server.state.metrics import Metrics
     from strandline.jobs.server.state.replicas import Replicas
     from strandline.state_store.layout import LakeLayout

@@ -15,14 +15,15 @@ from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.upquery import Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.serve.poller import Poller
+from strandline.jobs.serve.query_engine import QueryDatabase
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.serve.catalogued import Catalogued
     from strandline.jobs.serve.terms import QueryLimits
-    from strandline.jobs.server.state.catalogued import Catalogued
     from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline.server")
@@ -81,6 +82,7 @@ class Partials:
         self._catalogued = catalogued
         self._library = library
         self._limits = limits
+        self._database = QueryDatabase(limits.memory_bytes)
         self._moved = moved
         self._lock = Lock()
         self._followed: dict[str, FollowedPartial] = {}
@@ -105,7 +107,7 @@ class Partials:
                 found = None
             if found is None:
                 plan = partial_plan(definition, catalog)
-                upqueries = Upqueries(plan, self._lake, self._library(), self._limits)
+                upqueries = Upqueries(plan, self._lake, self._library(), self._limits, self._database)
                 view = PartialView(plan, self._lake, upqueries, definition.maintenance.cache_bytes)
                 view.advance()
                 found = FollowedPartial(definition, view, self._is_wanted, self._moved)
@@ -145,3 +147,4 @@ class Partials:
         """End all of them."""
         for each in self.all():
             each.close()
+        self._database.close()

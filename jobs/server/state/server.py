@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.consistent_snapshot import pin
 from strandline.jobs.serve.errors import NotYet
 from strandline.jobs.serve.poller import Poller
@@ -24,7 +25,6 @@ from strandline.jobs.server.changes.versions import VersionProcess
 from strandline.jobs.server.queries.pool import Queries
 from strandline.jobs.server.state.backends import store_opener
 from strandline.jobs.server.state.by_key import KeyedQueries
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.server.state.metrics import Metrics, PartialViewsCollector, Standing
 from strandline.jobs.server.state.partials import Partials

@@ -21,7 +21,7 @@ from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.access.tokens import Token
 from strandline.jobs.server.app import application
 from strandline.jobs.server.queries.pool import Queries
-from strandline.jobs.server.queries.worker import Answered, Form, QueryRequest
+from strandline.jobs.server.queries.worker import Answered, Form, QueryRequest, Shared
 from strandline.jobs.server.state.server import Server
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import LakeLayout
@@ -49,7 +49,10 @@ class _Here(Queries):
         at_least: Mapping[str, Least] | None = None,
         pinned: Pinned | None = None,
     ) -> Answered:
-        return QueryRequest(text, Terms(_LIMITS, at_least or {}, pinned=pinned), token, form).answered(self._own)
+        asked = QueryRequest(text, Terms(_LIMITS, at_least or {}, pinned=pinned), token, form)
+        shared = Shared.of(self._own, _LIMITS.memory_bytes)
+        with shared.database:
+            return asked.answered(shared)
 
 
 @dataclass

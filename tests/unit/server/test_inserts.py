@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.server.state import inserts as inserts_module
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout

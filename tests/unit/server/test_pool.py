@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.model.settings import Settings, load_settings
+from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import TimeLimit
 from strandline.jobs.serve.terms import QueryLimits, Terms
 from strandline.jobs.server.queries.pool import Queries
+from strandline.jobs.server.queries.worker import Shared
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -27,7 +28,7 @@ class Number:
     def terms(self) -> Terms:
         return Terms(QueryLimits(seconds=self.limit))
 
-    def answered(self, _settings: Settings) -> int:
+    def answered(self, _: Shared) -> int:
         time.sleep(self.seconds)
         return os.getpid()
 

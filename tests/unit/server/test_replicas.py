@@ -9,8 +9,8 @@ import pytest
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import poller
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.reflected import reflected
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log

@@ -15,11 +15,12 @@ from pathlib import Path
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.terms import FREELY
 from strandline.jobs.server.access.tokens import EVERYTHING
-from strandline.jobs.server.queries.worker import QueryRequest, load
+from strandline.jobs.server.queries.worker import QueryRequest, Shared, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)
-QueryRequest("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects").answered(settings)
+asked = QueryRequest("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects")
+asked.answered(Shared.of(settings))
 print(*sorted(set(sys.modules) - loaded))
 """
 

@@ -18,9 +18,9 @@ from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills.plan import Drill
 from strandline.jobs.operate.drills.run import run_drill
 from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.results import LiveRows
 from strandline.jobs.serve.results import Rows as Answered
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader

@@ -19,9 +19,9 @@ from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.results import Document, LiveRows
 from strandline.jobs.serve.results import Rows as Answered
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status

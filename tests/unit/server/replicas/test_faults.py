@@ -12,11 +12,11 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import poller
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state import backends
 from strandline.jobs.server.state import replicas as module
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.state_store import leases
 from strandline.state_store.replicas.memory import MemoryStore

@@ -12,9 +12,9 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.serve import catalogued
+from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.readable import readable_named
-from strandline.jobs.server.state import catalogued
-from strandline.jobs.server.state.catalogued import Catalogued
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
 

@@ -1,4 +1,4 @@
-"""The catalog as it stands, for a server: read again when another process has changed it."""
+"""The catalog as it stands, for a process that serves: read again when another one has changed it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,15 @@ _FOLDERS: Final = ("", "functions", "dropping", "replacing")
 
 
 class Catalogued:
-    """The relations of a lake. Any thread may ask."""
+    """The relations of a lake. Any thread may ask.
 
-    def __init__(self, lake: LakeLayout) -> None:
+    Args:
+        look_seconds: the catalog may be so old.
+    """
+
+    def __init__(self, lake: LakeLayout, look_seconds: float = _LOOK_SECONDS) -> None:
         self._lake = lake
+        self._look_seconds = look_seconds
         self._lock = Lock()
         self._mark = _mark(lake)
         self._looked = time.monotonic()
@@ -43,7 +48,7 @@ class Catalogued:
     def catalog(self) -> Catalog:
         """The definitions as they are now."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
+        if now - self._looked < self._look_seconds:
             return self._catalog
         self._looked = now
         # Before the files are read: what changes meanwhile is read again at the next look.
