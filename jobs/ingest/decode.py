@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.jobs.ingest.debezium import ChangeRecords, open_changes
 from strandline.jobs.ingest.delta.values import as_type
 from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
-from strandline.jobs.ingest.formats.debezium import ChangeRecords, open_changes
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.timestamps import reader
 from strandline.jobs.ingest.logs.delta_log import RowRecords

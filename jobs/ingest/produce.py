@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from strandline.jobs.ingest.debezium import open_writer
 from strandline.jobs.ingest.formats.coerce import Misfit, coerce
 from strandline.jobs.ingest.formats.encoding import wire_value
-from strandline.jobs.ingest.formats.format import open_writer
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.open import open_with_topic
 from strandline.jobs.model import types as t

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from strandline.jobs.model.errors import EncodeFailed, NotSupported, OptionRefused, UnknownName
+from strandline.jobs.model.errors import NotSupported, OptionRefused, UnknownName
 from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
@@ -95,24 +95,6 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
             return UnframedProtobufFormat(wanted, key=key, nullable=nullable_of(source, role))
         case _:
             raise NotSupported(f"format {name} is not supported", hint=f"use one of {', '.join(FORMATS)}")
-
-
-def open_writer(source: Source, role: Role, registry: Callable[[], SchemaRegistryClient]) -> Writer | None:
-    """What writes a source's key or value; None when it holds no column.
-
-    Raises:
-        EncodeFailed: nothing is written in the format.
-        OptionRefused, NotSupported: as of `open_format`.
-    """
-    if role == "key" or not source.change_stream:
-        return open_format(source, role, registry)
-    if source.value_format != "DEBEZIUM_JSON":
-        raise EncodeFailed(
-            f"nothing is written in {source.value_format}", hint="test the views with VALUE_FORMAT = 'DEBEZIUM_JSON'"
-        )
-    from strandline.jobs.ingest.formats.debezium import EnvelopeWriter
-
-    return EnvelopeWriter([column for column in source.columns if column.part == "value"])
 
 
 def nullable_of(source: Source, role: Role) -> Nullable | None:

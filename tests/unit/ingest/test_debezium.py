@@ -11,8 +11,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from strandline.jobs.ingest.formats.debezium import ChangeStream, open_changes
-from strandline.jobs.ingest.formats.format import open_writer
+from strandline.jobs.ingest.debezium import ChangeStream, open_changes, open_writer
 from strandline.jobs.ingest.logs.log import Records
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
@@ -155,7 +154,8 @@ def test_keys_may_be_in_another_format_or_none() -> None:
     assert rows(kafka, (b"x", None))[0].startswith("the record's key: ")
 
 
-def test_avro_envelopes_are_read_by_their_registered_schemas(memory: SchemaRegistryClient) -> None:
+def test_avro_envelopes_are_read_by_their_registered_schemas() -> None:
+    memory = SchemaRegistryClient.new_client({"url": "mock://changes"})
     fields = [
         {"name": "id", "type": "int"},
         {"name": "at", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}]},

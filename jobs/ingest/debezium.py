@@ -27,7 +27,7 @@ from strandline.jobs.ingest.formats.connect_values import Reading, Schema, conne
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.json_format import from_objects
 from strandline.jobs.ingest.logs.log import Records
-from strandline.jobs.model.errors import SourceTruncated
+from strandline.jobs.model.errors import EncodeFailed, SourceTruncated
 from strandline.jobs.model.types import BaseType
 from strandline.state_store.wording import Name, sentence
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.formats.columns import Errors
     from strandline.jobs.ingest.formats.confluent import AvroFormat
-    from strandline.jobs.ingest.formats.format import Format, Role
+    from strandline.jobs.ingest.formats.format import Format, Role, Writer
     from strandline.jobs.model.definitions import Column, Source
 
 _UNSENT: Final = "__debezium_unavailable_value"
@@ -344,6 +344,22 @@ class EnvelopeWriter:
         """The payload of wire values (see `formats.encoding`)."""
         payload = {"before": None, "after": dict(row), "op": "c"}
         return json_text.dumps({"schema": self._schema, "payload": payload}).encode()
+
+
+def open_writer(source: Source, role: Role, registry: Callable[[], SchemaRegistryClient]) -> Writer | None:
+    """What writes a source's key or value; None when it holds no column.
+
+    Raises:
+        EncodeFailed: nothing is written in the format.
+        OptionRefused, NotSupported: as of `open_format`.
+    """
+    if role == "key" or not source.change_stream:
+        return open_format(source, role, registry)
+    if source.value_format != "DEBEZIUM_JSON":
+        raise EncodeFailed(
+            f"nothing is written in {source.value_format}", hint="test the views with VALUE_FORMAT = 'DEBEZIUM_JSON'"
+        )
+    return EnvelopeWriter([column for column in source.columns if column.part == "value"])
 
 
 def _avro(source: Source, role: Role, registry: Callable[[], SchemaRegistryClient]) -> AvroDocuments:
