@@ -7,8 +7,10 @@ Read from the records of commits alone. They name their inputs, so neither the c
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model import tables
 from strandline.state_store.delta import log, reader
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.state_store.layout import LakeLayout
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 Offsets = dict[str, dict[int, int]]
 """{topic: {partition: the offset behind the last one}}."""
@@ -71,6 +75,18 @@ def reflected(lake: LakeLayout, table: str, version: int) -> Reflected:
                 todo.append(input_name)
     committed = log.read_commit(lake.table(table), version).timestamp
     return Reflected(table, version, committed, found, offsets, max(times, default=None))
+
+
+def instant(microseconds: int | None) -> str | None:
+    """Microseconds since the epoch as ISO 8601."""
+    if microseconds is None:
+        return None
+    return (_EPOCH + dt.timedelta(microseconds=microseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def age_ms(committed: int | None) -> int | None:
+    """Milliseconds since a commit."""
+    return None if committed is None else max(0, time.time_ns() // 1_000_000 - committed)
 
 
 def settled(lake: LakeLayout, table: str, version: int) -> int:

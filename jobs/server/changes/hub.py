@@ -12,14 +12,15 @@ from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, SlowReader
+from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, SlowReader, TooStale
 from strandline.jobs.serve.query_engine import QueryEngine
+from strandline.jobs.serve.reflected import age_ms, instant, reflected
 from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.server.changes.events import IDENTITY_LETTERS, Form, Place, PushedEvent, failed, progress
 from strandline.jobs.server.changes.versions import VersionAsked
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import newest_version
-from strandline.state_store.errors import StrandlineError
+from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
     from strandline.jobs.query.pulled import Unnamed
+    from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.serve.subscription import Subscription
+    from strandline.jobs.serve.topics import Topics
     from strandline.jobs.server.changes.versions import VersionProcess
     from strandline.jobs.sql.syntax import Emit, Select
     from strandline.state_store.layout import LakeLayout
@@ -57,31 +60,31 @@ class Member:
     """
 
     most: int
-    waiting: deque[tuple[int, list[PushedEvent]]] = field(default_factory=deque)
+    waiting: deque[list[PushedEvent]] = field(default_factory=deque)
     events: int = 0
     dropped: bool = False
     closed: bool = False
     error: StrandlineError | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def offer(self, version: int, events: list[PushedEvent]) -> None:
-        """The events of one more version."""
-        self.events += len(events)
+    def offer(self, events: list[PushedEvent]) -> None:
+        """The events of one more version, and its progress, which does not count."""
+        self.events += len(events) - 1
         if self.events > self.most:
             self.dropped = True
             self.waiting.clear()
         else:
-            self.waiting.append((version, events))
+            self.waiting.append(events)
         self.arrived.set()
 
-    def take(self) -> tuple[int, list[PushedEvent]] | None:
-        """The next version's events; None while there are none."""
+    def take(self) -> list[PushedEvent] | None:
+        """The next version's events and its progress; None while there are none."""
         if not self.waiting:
             self.arrived.clear()
             return None
-        version, events = self.waiting.popleft()
-        self.events -= len(events)
-        return version, events
+        events = self.waiting.popleft()
+        self.events -= len(events) - 1
+        return events
 
 
 class Feed:
@@ -90,13 +93,24 @@ class Feed:
     Args:
         functions: those that users wrote.
         apart: where expressions are computed; without it, in this process.
+        topics: by which members are told how far a version is behind.
 
     Attributes:
         version: the version up to which the members have, or will get, all events; −1: there is no table yet.
         table: the first letters of the table's identity.
     """
 
-    def __init__(self, made: Subscription, form: Form, functions: Library, apart: VersionProcess | None) -> None:
+    def __init__(
+        self,
+        lake: LakeLayout,
+        made: Subscription,
+        form: Form,
+        functions: Library,
+        apart: VersionProcess | None,
+        topics: Topics | None,
+    ) -> None:
+        self._lake = lake
+        self._topics = topics
         self.made = made
         self.form = form
         self._functions = functions
@@ -106,6 +120,7 @@ class Feed:
         newest = log.newest_version(made.path)
         self.version = self._read = -1 if newest is None else newest
         self.table = "" if newest is None else reader.record_at(made.path, newest).table[:IDENTITY_LETTERS]
+        self._standing: tuple[int, Reflected | None] = (-1, None)
         self._wake, self._stop = Signal(), Signal()
         Thread(target=self._run, name=f"feed {made.relation.name}", daemon=True).start()
 
@@ -140,6 +155,29 @@ class Feed:
         with QueryEngine(self._functions) as duck:
             return self._events(duck, place)
 
+    def standing(self, version: int) -> Reflected | None:
+        """What a version of the table reflects; None where nobody knows. Reads logs; any thread may call it."""
+        known, found = self._standing
+        if known != version:
+            try:
+                found = reflected(self._lake, self.made.relation.name, version)
+            except StoreError:
+                found = None
+            self._standing = (version, found)
+        return found
+
+    def progress(self, place: Place) -> PushedEvent:
+        """All changes up to a version were sent, and what that version reflects now. Reads logs, as `standing`."""
+        standing = self.standing(place.version)
+        lag = None if self._topics is None or standing is None else self._topics.lag(standing.offsets)
+        return progress(
+            place,
+            event_time=None if standing is None else instant(standing.event_time),
+            freshness_ms=None if standing is None else age_ms(standing.committed),
+            staleness_ms=None if lag is None else lag.ms,
+            behind_records=None if lag is None else lag.records,
+        )
+
     def _events(self, duck: QueryEngine, place: Place) -> list[PushedEvent]:
         asked = VersionAsked(self.made, self.form, place, self.table)
         return asked.events(duck) if self._apart is None else self._apart.events(asked)
@@ -167,6 +205,7 @@ class Feed:
             found = self._events(duck, Place(self._read, table=self.table))
             self._read += 1
             version = self._read
+            found.append(self.progress(Place(version, table=self.table)))
             self._call(lambda found=found, version=version: self._deliver(version, found))  # type: ignore[misc]
 
     def _call(self, what: Callable[[], None]) -> None:
@@ -178,7 +217,7 @@ class Feed:
     def _deliver(self, version: int, events: list[PushedEvent]) -> None:
         self.version = version
         for member in list(self.members):
-            member.offer(version, events)
+            member.offer(events)
             if member.dropped:
                 self.leave(member)
 
@@ -220,6 +259,7 @@ class SubscriptionRequest:
         snapshot: with the rows of the present version first; without meaning where `place` is given.
         up_to: the last version; None: without end.
         limit: the most events but for progress marks.
+        max_staleness: the seconds that the table may be behind its topics; once it is more, the subscription ends.
         allowed: raises Unauthenticated or Forbidden once the subscriber may not read any more.
     """
 
@@ -229,6 +269,7 @@ class SubscriptionRequest:
     snapshot: bool = True
     up_to: int | None = None
     limit: int | None = None
+    max_staleness: float | None = None
     allowed: Callable[[], object] = lambda: None
 
 
@@ -239,10 +280,19 @@ class Hub:
         most: subscribers at once.
         backlog: events that one may be behind.
         apart: where the expressions of queries are computed; without it, in this process.
+        topics: by which subscribers are told how far they are behind; without it they are not.
     """
 
-    def __init__(self, lake: LakeLayout, most: int, backlog: int, apart: VersionProcess | None = None) -> None:
+    def __init__(
+        self,
+        lake: LakeLayout,
+        most: int,
+        backlog: int,
+        apart: VersionProcess | None = None,
+        topics: Topics | None = None,
+    ) -> None:
         self._lake = lake
+        self._topics = topics
         self._apart = apart
         self._most = most
         self._backlog = backlog
@@ -322,7 +372,7 @@ class Hub:
         name = (made.relation.name, made.text, form)
         feed = self._feeds.get(name)
         if feed is None or feed.ended:
-            feed = self._feeds[name] = Feed(made, form, functions, self._apart)
+            feed = self._feeds[name] = Feed(self._lake, made, form, functions, self._apart, self._topics)
         return feed
 
     async def _events(
@@ -337,9 +387,10 @@ class Hub:
         self.subscribers += 1
         left, checked = wish.limit, time.monotonic()
         try:
-            async for event in _followed(feed, member, place, feed.version):
+            tick = _KEEP_ALIVE_SECONDS if wish.max_staleness is None else min(wish.max_staleness, _KEEP_ALIVE_SECONDS)
+            async for event in _followed(feed, member, place, tick):
                 if time.monotonic() - checked > _ALLOWED_SECONDS:
-                    checked, refused = time.monotonic(), _refused(wish)
+                    checked, refused = time.monotonic(), _refused(wish) or await self._stale(wish, feed)
                     if refused is not None:
                         yield failed(place, refused)
                         return
@@ -357,6 +408,25 @@ class Hub:
             self.subscribers -= 1
             feed.leave(member)
             self._forget_unused()
+
+    async def _stale(self, wish: SubscriptionRequest, feed: Feed) -> StrandlineError | None:
+        """Why the table is too far behind for a subscriber; None while it is not.
+
+        What the subscriber has had so far does not count: whoever comes back after a day catches up first.
+        """
+        topics, allowed = self._topics, wish.max_staleness
+        if topics is None or allowed is None:
+            return None
+
+        def look() -> None:
+            standing = feed.standing(feed.version)
+            topics.check(None if standing is None else standing.offsets, allowed)
+
+        try:
+            await asyncio.to_thread(look)
+        except TooStale as error:
+            return error
+        return None
 
     def _forget_unused(self) -> None:
         """End the feeds without members. Whoever joins one later makes it again."""
@@ -399,24 +469,31 @@ def _check(place: Place, feed: Feed) -> None:
             ) from error
 
 
-async def _followed(feed: Feed, member: Member, place: Place, upto: int) -> AsyncIterator[PushedEvent | None]:
-    """What was there when the subscriber came, up to `upto`, then what comes; None when nothing does for a while."""
+async def _followed(feed: Feed, member: Member, place: Place, tick: float) -> AsyncIterator[PushedEvent | None]:
+    """What was there when the subscriber came, then what comes; progress again, or None, when nothing does for
+    `tick` seconds."""
+    upto = feed.version
     try:
         while place.version < upto or place.sent is not None:
             for event in await asyncio.to_thread(feed.events, place):
                 place = event.place
                 yield event
             place = Place(place.version + (place.sent is None), table=feed.table)
-            yield progress(place)
-        async for arrived in _arriving(feed, member):
-            place = place if arrived is None else arrived.place
-            yield arrived
+            yield await asyncio.to_thread(feed.progress, place)
+        async for arrived in _arriving(feed, member, tick):
+            if arrived is not None:
+                place = arrived.place
+                yield arrived
+            elif place.version >= 0 and place.sent is None:
+                yield await asyncio.to_thread(feed.progress, place)
+            else:
+                yield None
     except StrandlineError as error:
         yield failed(place, error)
 
 
-async def _arriving(feed: Feed, member: Member) -> AsyncIterator[PushedEvent | None]:
-    """The member's events as they come, until the feed is closed.
+async def _arriving(feed: Feed, member: Member, tick: float) -> AsyncIterator[PushedEvent | None]:
+    """The member's events as they come, until the feed is closed; None when nothing comes for `tick` seconds.
 
     Raises:
         SlowReader: it did not take them in time.
@@ -425,16 +502,14 @@ async def _arriving(feed: Feed, member: Member) -> AsyncIterator[PushedEvent | N
     while not member.closed:
         found = member.take()
         if found is not None:
-            version, events = found
-            for event in events:
+            for event in found:
                 yield event
-            yield progress(Place(version, table=feed.table))
         elif member.dropped:
             raise SlowReader("the subscriber did not take its events in time", hint="go on with Last-Event-ID")
         elif member.error is not None:
             raise member.error
         else:
             try:
-                await asyncio.wait_for(member.arrived.wait(), _KEEP_ALIVE_SECONDS)
+                await asyncio.wait_for(member.arrived.wait(), tick)
             except TimeoutError:
                 yield None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
@@ -13,6 +11,7 @@ from starlette.responses import Response
 from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable, SqlError, UnknownName
 from strandline.jobs.serve import errors as serving
 from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.state_store import errors as store
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
     from strandline.jobs.serve.reflected import Reflected
-    from strandline.jobs.server.state.topics import Lag
+    from strandline.jobs.serve.topics import Lag
 
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -34,7 +33,6 @@ _STALENESS: Final = "Strandline-Staleness-Ms"
 _BEHIND: Final = "Strandline-Behind-Records"
 _STALENESS_HEADER: Final = _STALENESS.lower().encode()
 _BEHIND_HEADER: Final = _BEHIND.lower().encode()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -72,10 +70,8 @@ class About:
             "Strandline-Version": self.version,
             "Strandline-Event-Time": self.event_time,
             _AGE: self.freshness_ms,
-            _STALENESS: None if self.lag is None else self.lag.ms,
-            _BEHIND: None if self.lag is None else self.lag.records,
         }
-        return {name: str(value) for name, value in named.items() if value is not None}
+        return {name: str(value) for name, value in named.items() if value is not None} | lag_headers(self.lag)
 
     def members(self) -> str:
         """As members of a JSON object."""
@@ -84,23 +80,16 @@ class About:
         return f"{to_json({**first, **body})[1:-1]}{lag_members(self.lag)}"
 
 
+def lag_headers(lag: Lag | None) -> dict[str, str]:
+    """How far an answer is behind its topics, as headers; none where nobody knows."""
+    return {} if lag is None else {_STALENESS: str(lag.ms), _BEHIND: str(lag.records)}
+
+
 def lag_members(lag: Lag | None) -> str:
     """How far an answer is behind its topics, as further members of a JSON object."""
     if lag is None:
         return ', "staleness_ms": null, "behind_records": null'
     return f', "staleness_ms": {lag.ms}, "behind_records": {lag.records}'
-
-
-def instant(microseconds: int | None) -> str | None:
-    """Microseconds since the epoch as ISO 8601."""
-    if microseconds is None:
-        return None
-    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def age_ms(committed: int | None) -> int | None:
-    """Milliseconds since a commit."""
-    return None if committed is None else max(0, time.time_ns() // 1_000_000 - committed)
 
 
 def wants_arrow(accept: str | None) -> bool:

@@ -143,8 +143,8 @@ class PatientProtocol(HttpToolsProtocol):
 
 _BEFORE_KEY = 5
 """Slashes in the path of a row before its key."""
-_WAIT_MS = 5_000
-"""Some epochs of a view that keeps up."""
+WAIT_SECONDS: Final = 5.0
+"""How long an answer waits that does not say it: some epochs of a view that keeps up."""
 MOST_ROWS = 100_000
 """Of one look-up: more are what POST /v1/query with Arrow is for."""
 
@@ -323,7 +323,7 @@ def number(request: Request, name: str, default: int | None = None, most: int = 
 
 def seconds(request: Request) -> float:
     """How long `at_least` may wait: `wait_ms`."""
-    return (number(request, "wait_ms", _WAIT_MS) or 0) / 1000
+    return (number(request, "wait_ms", int(WAIT_SECONDS * 1000)) or 0) / 1000
 
 
 def most_seconds(body: Mapping[str, Any]) -> float:
@@ -332,7 +332,7 @@ def most_seconds(body: Mapping[str, Any]) -> float:
     Raises:
         RequestRefused: it is not a whole number, or negative.
     """
-    found = body.get("wait_ms", _WAIT_MS)
+    found = body.get("wait_ms", int(WAIT_SECONDS * 1000))
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise RequestRefused("'wait_ms' is a whole number, not negative")
     # A float has no place for every whole number of JSON; the server waits no longer than it may in any case.

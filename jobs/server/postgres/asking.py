@@ -22,13 +22,13 @@ from strandline.state_store.errors import StrandlineError
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.serve.consistent_snapshot import Pinned
+    from strandline.jobs.serve.topics import Lag
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_values.parameters import Parameter
     from strandline.jobs.server.postgres.settings import SessionSettings
     from strandline.jobs.server.queries.worker import Answered, Question
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server
-    from strandline.jobs.server.state.topics import Lag
 
 A = TypeVar("A")
 

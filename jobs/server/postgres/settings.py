@@ -9,16 +9,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http.answers import age_ms, instant
+from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
-from strandline.jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline.jobs.serve.topics import Lag
     from strandline.jobs.server.queries.worker import Answered
     from strandline.jobs.server.state.by_key import Keyed
-    from strandline.jobs.server.state.topics import Lag
 
 SERVER_VERSION: Final = "13.0"
 """The version whose catalog is told: old enough for simple questions, new enough for every tool that is kept up."""

@@ -9,9 +9,11 @@ from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.serve.errors import RequestRefused
+from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.changes.events import Place
 from strandline.jobs.server.changes.hub import SubscriptionRequest
-from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, server_of
+from strandline.jobs.server.http.answers import lag_headers
+from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, seconds, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 
@@ -21,16 +23,20 @@ router = APIRouter(tags=["changes"])
 @router.get(
     "/v1/views/{view}/changes",
     responses={200: {"content": {"text/event-stream": {}}}},
-    openapi_extra=parameters("form", "where", "columns", "snapshot", "as_of", "up_to", "limit", "cut"),
+    openapi_extra=parameters(
+        "form", "where", "columns", "snapshot", "as_of", "up_to", "limit", "cut", "max_staleness", "wait_ms"
+    ),
 )
 async def changes(request: Request, view: str) -> Response:
-    """`row` events of the present version, then `change` events and one `progress` a version. `form` is `upserts` or
+    """`row` events of the present version, then `change` events and one `progress` a version, which says how far it is
+    behind its topics, and says it again while nothing comes. `form` is `upserts` or
     `weights`; `where` and `columns` are pushed down; `snapshot=false` leaves out the rows; `as_of` is the version after
-    which the changes begin, `cut` a pinned cut that the rows are of; `up_to` and `limit` end it. An event's id, sent
-    back as `Last-Event-ID`, goes on there."""
+    which the changes begin, `cut` a pinned cut that the rows are of; `up_to` and `limit` end it. `max_staleness` is met
+    before the first event, for `wait_ms` at most, and by an `error` event as soon as it is not met any more. An event's
+    id, sent back as `Last-Event-ID`, goes on there."""
     stored = named(request, "read", view)
     server = server_of(request)
-    server.catalogued.relation(stored)
+    relation = server.catalogued.relation(stored)
     catalog = server.catalogued.catalog
     given = request.query_params
     form = given.get("form", "upserts")
@@ -38,6 +44,8 @@ async def changes(request: Request, view: str) -> Response:
         raise RequestRefused("'form' is upserts or weights")
     if given.get("snapshot", "true") not in ("true", "false"):
         raise RequestRefused("'snapshot' is true or false")
+    stale = staleness(given.get("max_staleness"))
+    lag = await server.meet(relation, stale, seconds(request))
     resumed = request.headers.get("last-event-id")
     snapshot = given.get("snapshot", "true") != "false"
     wish = SubscriptionRequest(
@@ -47,13 +55,13 @@ async def changes(request: Request, view: str) -> Response:
         snapshot=snapshot,
         up_to=number(request, "up_to"),
         limit=number(request, "limit"),
+        max_staleness=stale,
         allowed=lambda: named(request, "read", view),
     )
     events = server.hub.subscribe(wish, catalog, server.library())
     # Proxies that gather an answer before they pass it on would hold events back.
-    return StreamingResponse(
-        events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, media_type="text/event-stream"
-    )
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **lag_headers(lag)}
+    return StreamingResponse(events, headers=headers, media_type="text/event-stream")
 
 
 async def _first_place(request: Request, stored: str, *, snapshot: bool) -> Place | None:

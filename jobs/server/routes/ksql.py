@@ -25,9 +25,12 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.readable import names_read
+from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.changes.hub import SubscriptionRequest
+from strandline.jobs.server.http.answers import About, lag_headers
 from strandline.jobs.server.http.ksql_shape import KsqlRoute, given_name, ksql_failure, schema, shown_name, shown_type
-from strandline.jobs.server.http.requests import body_of, json_of, named, reader_of, server_of
+from strandline.jobs.server.http.requests import WAIT_SECONDS, body_of, json_of, named, reader_of, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.state_store.errors import StrandlineError
@@ -47,6 +50,7 @@ _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 _LIMIT_REACHED: Final = b'{"finalMessage": "Limit Reached"}'
 _COMPLETED: Final = b'{"finalMessage": "Query Completed"}'
 _END: Final[Any] = object()
+_MAX_STALENESS: Final = "strandline.max_staleness"
 _OFFSET_RESETS: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
@@ -56,11 +60,13 @@ class _Asked:
 
     Attributes:
         earliest: a push query begins with the rows that are there.
+        allowed: the seconds that the answer may be behind its topics.
     """
 
     text: str
     statement: Select
     earliest: bool
+    allowed: float | None
 
 
 @router.post("/query")
@@ -71,13 +77,15 @@ async def query(request: Request) -> Response:
     said = await _said(request, "ksql", "streamsProperties")
     keyed = await _by_key(request, said)
     if keyed is not None:
-        return _elements(_pull_header(keyed, _key(server_of(request), keyed.plan.relation)), _arrays(keyed))
+        header = _pull_header(keyed, _key(server_of(request), keyed.plan.relation))
+        return _elements(header, _arrays(keyed), about=_about(request, keyed))
     asked = await _asked(request, said)
     if asked.statement.emit is not None:
-        made, events = _followed(request, asked, "columns")
+        made, events, about = await _followed(request, asked, "columns")
         pushed = _Pushed(server_of(request).push_queries, events)
         header = orjson.dumps({"header": {"queryId": pushed.id, "schema": schema(made.names, made.types)}})
-        return StreamingResponse(_array(header, pushed, asked.statement.limit), media_type="application/json")
+        parts = _array(header, pushed, asked.statement.limit)
+        return StreamingResponse(parts, headers=about, media_type="application/json")
     found = await _pulled(request, asked)
     source = _source(server_of(request), asked.statement)
     key = _key(server_of(request), source) if source is not None else ()
@@ -85,7 +93,7 @@ async def query(request: Request) -> Response:
     last = []
     if source is not None and source.storage == "append":
         last.append(_LIMIT_REACHED if len(rows) == asked.statement.limit else _COMPLETED)
-    return _elements(_pull_header(found, key), rows, last)
+    return _elements(_pull_header(found, key), rows, last, _about(request, found))
 
 
 @router.post("/query-stream")
@@ -96,15 +104,16 @@ async def query_stream(request: Request) -> Response:
     keyed = await _by_key(request, said)
     if keyed is not None:
         lines = [_header(_new_id(), keyed.names, keyed.types), *_arrays(keyed), b""]
-        return Response(b"\n".join(lines), media_type=_DELIMITED)
+        return Response(b"\n".join(lines), headers=_about(request, keyed), media_type=_DELIMITED)
     asked = await _asked(request, said)
     if asked.statement.emit is not None:
-        made, events = _followed(request, asked, "arrays")
+        made, events, about = await _followed(request, asked, "arrays")
         pushed = _Pushed(server_of(request).push_queries, events)
-        return StreamingResponse(_lines(_header(pushed.id, made.names, made.types), pushed), media_type=_DELIMITED)
+        pieces = _lines(_header(pushed.id, made.names, made.types), pushed)
+        return StreamingResponse(pieces, headers=about, media_type=_DELIMITED)
     found = await _pulled(request, asked)
     lines = [_header(_new_id(), found.names, found.types), *found.body.splitlines(), b""]
-    return Response(b"\n".join(lines), media_type=_DELIMITED)
+    return Response(b"\n".join(lines), headers=_about(request, found), media_type=_DELIMITED)
 
 
 @router.post("/close-query")
@@ -154,7 +163,22 @@ async def _said(request: Request, member: str, properties: str) -> tuple[str, di
 
 async def _by_key(request: Request, said: tuple[str, dict[str, Any]]) -> Keyed | None:
     server = server_of(request)
-    return await server.by_key.find(said[0], server.token_of(request.headers.get("authorization")), "ksql")
+    found = await server.by_key.find(said[0], server.token_of(request.headers.get("authorization")), "ksql")
+    allowed = _max_staleness(said[1])
+    if found is None or allowed is None or await asyncio.to_thread(server.topics.fresh, found.offsets, allowed):
+        return found
+    return None
+
+
+def _max_staleness(given: dict[str, Any]) -> float | None:
+    """The seconds that an answer may be behind its topics, as a property of the query says it."""
+    return staleness(given.get(_MAX_STALENESS))
+
+
+def _about(request: Request, found: Answered | Keyed) -> dict[str, str]:
+    """What an answer reflects, as headers: ksqlDB's shape has no place for it."""
+    lag = server_of(request).topics.lag(found.offsets)
+    return About(None, instant(found.event_time), age_ms(found.committed), found.versions, lag).headers()
 
 
 def _arrays(keyed: Keyed) -> list[bytes]:
@@ -166,10 +190,12 @@ def _pull_header(found: Answered | Keyed, key: tuple[str, ...]) -> bytes:
     return orjson.dumps({"header": {"queryId": _new_id(), "schema": schema(found.names, found.types, key)}})
 
 
-def _elements(header: bytes, rows: Iterable[bytes], last: Iterable[bytes] = ()) -> Response:
-    """A pull query's answer as one array."""
+def _elements(
+    header: bytes, rows: Iterable[bytes], last: Iterable[bytes] = (), about: dict[str, str] | None = None
+) -> Response:
+    """A pull query's answer as one array; `about` are headers."""
     parts = [header, *(b'{"row": {"columns": ' + row + b"}}" for row in rows), *last]
-    return Response(b"[" + b",\n".join(parts) + b"]", media_type="application/json")
+    return Response(b"[" + b",\n".join(parts) + b"]", headers=about, media_type="application/json")
 
 
 async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
@@ -179,21 +205,29 @@ async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
     statement = stored_statement(statements[0], server_of(request).catalogued.catalog.name_map)
-    return _Asked(text, statement, any(given.get(name) == "earliest" for name in _OFFSET_RESETS))
+    earliest = any(given.get(name) == "earliest" for name in _OFFSET_RESETS)
+    return _Asked(text, statement, earliest, _max_staleness(given))
 
 
 async def _pulled(request: Request, asked: _Asked) -> Answered:
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    found = await asyncio.to_thread(server.queries.ask, asked.text, token, form="ksql")
+
+    def ask() -> Answered:
+        found = server.queries.ask(asked.text, token, form="ksql")
+        if asked.allowed is not None:
+            server.topics.check(found.offsets, asked.allowed)
+        return found
+
+    found = await server.until((), ask, WAIT_SECONDS)
     server.note(found.versions)
     return found
 
 
-def _followed(
+async def _followed(
     request: Request, asked: _Asked, form: Literal["columns", "arrays"]
-) -> tuple[Subscription, AsyncGenerator[PushedEvent | None]]:
-    """What a push query shows, and its events. Raises as `Hub.follow`."""
+) -> tuple[Subscription, AsyncGenerator[PushedEvent | None], dict[str, str]]:
+    """What a push query shows, its events, and how far it is behind as headers. Raises as `Hub.follow`."""
     server = server_of(request)
     name_map = server.catalogued.catalog.name_map
     names = names_read(asked.statement.query, server.catalogued.catalog)
@@ -205,9 +239,16 @@ def _followed(
 
     check_allowed()
     wish = SubscriptionRequest(
-        asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit, allowed=check_allowed
+        asked.statement,
+        form,
+        snapshot=asked.earliest,
+        limit=asked.statement.limit,
+        max_staleness=asked.allowed,
+        allowed=check_allowed,
     )
-    return server.hub.follow(wish, server.catalogued.catalog, server.library())
+    # The first name decides: what reads several is refused by the hub.
+    lag = await server.meet(server.catalogued.relation(names[0]), asked.allowed, WAIT_SECONDS)
+    return (*server.hub.follow(wish, server.catalogued.catalog, server.library()), lag_headers(lag))
 
 
 def _source(server: Server, statement: Select) -> Relation | None:

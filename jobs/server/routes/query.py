@@ -12,11 +12,12 @@ from starlette.responses import Response
 
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.serve.terms import Least
-from strandline.jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
+from strandline.jobs.serve.topics import staleness
+from strandline.jobs.server.http.answers import ARROW, About, joined_rows, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute
 from strandline.jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name
-from strandline.jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

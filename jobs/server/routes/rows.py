@@ -21,6 +21,7 @@ from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.lookup import Lookup
 from strandline.jobs.serve.pull import answer
 from strandline.jobs.serve.terms import Least, Terms, no_versions
+from strandline.jobs.serve.topics import staleness
 from strandline.jobs.serve.values import RowText
 from strandline.jobs.server.http.answers import About, VersionAnswers, arrow_rows, many_rows, one_row, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute
@@ -43,7 +44,6 @@ from strandline.jobs.server.http.requests import (
     stored_name,
     windows_of,
 )
-from strandline.jobs.server.state.topics import staleness
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ async def rows_of_keys(request: Request, view: str) -> Response:
 async def _waited(request: Request, server: Server, relation: Relation) -> None:
     allowed = staleness(request.query_params.get("max_staleness"))
     if allowed is not None and "cut" not in request.query_params:
-        await server.until((relation.name,), lambda: _check_fresh(server, relation, allowed), seconds(request))
+        await server.meet(relation, allowed, seconds(request))
     least = request.query_params.get("at_least")
     if least is None:
         return
@@ -140,16 +140,6 @@ async def _waited(request: Request, server: Server, relation: Relation) -> None:
     if not wanted.topic and server.partials.is_partial(relation.name):
         raise no_versions(relation.name)
     await server.wait(relation, wanted, seconds(request))
-
-
-def _check_fresh(server: Server, relation: Relation, allowed: float) -> None:
-    """Raise TooStale if an answer about the relation would be further behind its topics."""
-    if server.partials.is_partial(relation.name):
-        cut = server.partials.of(relation.name).cut
-        server.topics.check(None if cut is None else cut.offsets, allowed)
-    else:
-        standing = server.standing(relation)
-        server.topics.check(None if standing is None else standing.offsets, allowed)
 
 
 async def _answered(

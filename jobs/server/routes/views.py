@@ -12,7 +12,7 @@ from starlette.responses import Response
 from strandline.jobs.catalog.renamed_text import shown_text
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.format import to_json
-from strandline.jobs.server.http.answers import age_ms, instant
+from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.server.http.requests import named, reader_of, server_of
 from strandline.jobs.server.routes.operating import readiness
 from strandline.jobs.server.state.server import Server

@@ -18,6 +18,7 @@ from strandline.jobs.serve.consistent_snapshot import pin
 from strandline.jobs.serve.errors import NotYet
 from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.reflected import Reflected, reflected
+from strandline.jobs.serve.topics import Topics
 from strandline.jobs.serve.watch import CommitWatch
 from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens
 from strandline.jobs.server.changes.hub import Hub
@@ -29,7 +30,6 @@ from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.server.state.metrics import Metrics, PartialViewsCollector, Standing
 from strandline.jobs.server.state.partials import Partials
 from strandline.jobs.server.state.replicas import Replicas, reader_of
-from strandline.jobs.server.state.topics import Topics
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import marked, newest_version
 from strandline.state_store.errors import StoreError, StrandlineError, TableMissing
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least
+    from strandline.jobs.serve.topics import Lag
     from strandline.jobs.server.access.options import ServerOptions
 
 
@@ -171,10 +172,10 @@ class Server:
             self.lake, replicas, self._arrived, open_store, remote=settings.server.replica == "dynamodb"
         )
         self._versions = VersionProcess(settings, options.limits)
-        self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
+        self.topics = Topics(settings, self.lake)
+        self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions, self.topics)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries, spares=1)
-        self.topics = Topics(settings, self.lake)
         self.cuts = Cuts(self.lake, self.catalogued, f"{self.replicas.reader_name}-cuts")
         self.by_key = KeyedQueries(self.lake, self.catalogued, self.replicas, self.may_answer, self.metrics)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
@@ -254,6 +255,32 @@ class Server:
                 raise NotYet.of(relation.name)
 
         await self.until((relation.name,), look, seconds)
+
+    async def meet(self, relation: Relation, allowed: float | None, seconds: float) -> Lag | None:
+        """How far a relation is behind its topics, once that is as little as allowed; None where nobody knows.
+
+        Args:
+            allowed: seconds; None: as far as it is.
+
+        Raises:
+            TooStale: it is further behind when the time is over.
+        """
+
+        def look() -> Lag | None:
+            offsets = self._offsets(relation)
+            if allowed is not None:
+                self.topics.check(offsets, allowed)
+            return self.topics.lag(offsets)
+
+        return await self.until((relation.name,), look, seconds)
+
+    def _offsets(self, relation: Relation) -> Mapping[str, Mapping[int, int]] | None:
+        """Of the topics below a relation, that an answer about it would reflect now; None while it has no table."""
+        if self.partials.is_partial(relation.name):
+            cut = self.partials.of(relation.name).cut
+            return None if cut is None else cut.offsets
+        standing = self.standing(relation)
+        return None if standing is None else standing.offsets
 
     async def until(self, tables: Iterable[str], attempt: Callable[[], T], seconds: float) -> T:
         """What `attempt` returns, as soon as it raises NotYet no more. It is made in a thread, at once and whenever a

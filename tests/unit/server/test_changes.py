@@ -41,12 +41,14 @@ DEFINITIONS = """
 
 
 def events(text: str) -> list[tuple[str, str, dict[str, object]]]:
-    """(kind, id, data) of each event."""
+    """(kind, id, data) of each event; of progress the version, for the rest of it is another one each time."""
     found = []
     for block in text.strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
         if fields:
-            found.append((fields["event"], fields["id"], json.loads(fields["data"])))
+            data = json.loads(fields["data"])
+            shown = {"version": data["version"]} if fields["event"] == "progress" else data
+            found.append((fields["event"], fields["id"], shown))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from psycopg import errors
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import RequestRefused
+from strandline.jobs.serve.topics import Lag, Topics, staleness
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
-from strandline.jobs.server.state.topics import Lag, Topics, staleness
 from strandline.jobs.session.interpreter import Interpreter
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
@@ -87,6 +88,74 @@ def test_a_dead_pipeline_is(client: TestClient, served: ServedLake) -> None:
     run(served)
     found = client.get(ROW, params={"max_staleness": "30s"}).json()
     assert (found["row"]["visits"], found["behind_records"]) == (3, 0)
+
+
+PUSHED = "/v1/views/by_town/changes"
+
+
+def progress(text: str) -> list[dict[str, Any]]:
+    """What each progress event says."""
+    blocks = [block.split("\ndata: ") for block in text.strip().split("\n\n") if block.startswith("event: progress")]
+    return [json.loads(data) for _, data in blocks]
+
+
+def test_subscribers_are_told_with_each_version(client: TestClient, served: ServedLake) -> None:
+    wait_until(lambda: client.get(ROW).json()["staleness_ms"] is not None, "the topic is not looked at")
+    found = client.get(PUSHED, params={"as_of": 0, "up_to": 1, "max_staleness": "30s"})
+    assert found.headers["Strandline-Behind-Records"] == "0"
+    (about,) = progress(found.text)
+    assert (about["version"], about["behind_records"]) == (1, 0)
+    assert 0 <= about["staleness_ms"] < 30_000
+    assert about["freshness_ms"] > 0
+    assert about["event_time"].startswith("2024-05-01T00:00:00")
+    insert(served)
+    wait_until(lambda: client.get(ROW).json()["behind_records"] == 1, "the topic is not looked at")
+    late = client.get(PUSHED, params={"as_of": 0, "up_to": 1})
+    assert (progress(late.text)[0]["behind_records"], late.headers["Strandline-Behind-Records"]) == (1, "1")
+
+
+def test_a_subscription_is_refused_or_ends_where_it_is_too_far_behind(
+    client: TestClient, served: ServedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.jobs.server.changes.hub._ALLOWED_SECONDS", 0.0)
+    with client.stream("GET", PUSHED, params={"max_staleness": "300ms"}) as found:
+        assert found.status_code == 200
+        lines = found.iter_lines()
+        next(line for line in lines if line == "event: progress")
+        insert(served)
+        quiet = [line for line in lines if line.startswith("event: ")]
+    assert quiet[-1] == "event: error"
+    assert set(quiet[:-1]) <= {"event: progress"}
+    refused = client.get(PUSHED, params={"max_staleness": "300ms", "wait_ms": 0})
+    assert (refused.status_code, refused.json()["code"]) == (503, "serve.too_stale")
+    run(served)
+    caught_up = client.get(PUSHED, params={"max_staleness": "30s", "as_of": 0, "up_to": 1})
+    assert caught_up.status_code == 200
+    assert progress(caught_up.text)[0]["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "given"), [("/query", "ksql", "streamsProperties"), ("/query-stream", "sql", "properties")]
+)
+def test_ksqldbs_clients_ask_by_a_property(
+    client: TestClient, served: ServedLake, monkeypatch: pytest.MonkeyPatch, path: str, text: str, given: str
+) -> None:
+    monkeypatch.setattr("strandline.jobs.server.routes.ksql.WAIT_SECONDS", 0.0)
+
+    def sent(sql: str, allowed: str) -> Any:
+        return client.post(path, json={text: f"{sql};", given: {"strandline.max_staleness": allowed}})
+
+    push = "SELECT * FROM by_town EMIT CHANGES LIMIT 0"
+    wait_until(lambda: client.get(ROW).json()["staleness_ms"] is not None, "the topic is not looked at")
+    for sql in (KEY, SUM, push):
+        found = sent(sql, "30s")
+        assert (found.status_code, found.headers["Strandline-Behind-Records"]) == (200, "0"), found.text
+    insert(served)
+    for sql in (KEY, SUM, push):
+        refused = sent(sql, "1ms")
+        assert (refused.status_code, refused.json()["error_code"]) == (503, 50300), sql
+        assert "behind its topics" in refused.json()["message"]
+    assert sent(KEY, "soon").status_code == 400
 
 
 def test_sessions_ask_by_a_setting(served: ServedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
