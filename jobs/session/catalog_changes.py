@@ -208,18 +208,19 @@ def ensure_topic(definition: Definition, settings: Settings, lake: LakeLayout) -
 
 
 def resolved_source(statement: CreateSource, catalog: Catalog, settings: Settings, lake: LakeLayout) -> CreateSource:
-    """A statement as it is to be registered: one over a Delta table with what it leaves to that, one over a topic once
-    the topic is known not to contradict it.
+    """A statement as it is to be registered: with what it leaves to a Delta table or to the schema registry; one over a
+    topic once the topic is known not to contradict it.
 
     Raises:
-        SqlError, SourceError: as of `jobs.session.define.foreign.resolved` and `check_topic`.
+        SqlError, SourceError: as of `foreign.resolved`, `registered.with_registered_columns` and `check_topic`.
     """
     from strandline.jobs.session.define.foreign import is_foreign, resolved
+    from strandline.jobs.session.define.registered import with_registered_columns
 
     if is_foreign(statement):
         return resolved(statement, catalog, lake, settings)
     check_topic(statement, catalog, settings, lake)
-    return statement
+    return with_registered_columns(statement, catalog, lake, settings)
 
 
 def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: LakeLayout) -> None:

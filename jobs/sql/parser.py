@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from strandline.jobs.model.definitions import Kind
-from strandline.jobs.model.errors import NotSupported, SqlError, SqlSyntaxError
+from strandline.jobs.model.errors import SqlError, SqlSyntaxError
 from strandline.jobs.sql import size
 from strandline.jobs.sql.clauses import Clauses
 from strandline.jobs.sql.dialect import fold, position_of
@@ -362,9 +362,10 @@ class Grammar(ChangeClauses, FunctionClauses):
         names = self._column_names() if not kind and self._match(TokenType.L_PAREN) else ()
         options = self._options()
         foreign = kind is not None and any(each.name == "DELTA" for each in options)
-        if read_only and not columns and not foreign:
+        registered = kind is not None and not self._curr  # columns from the schema registry
+        if read_only and not columns and not foreign and not registered:
             self.raise_error("expected columns in parentheses: a SOURCE is read from its topic, not from a query")
-        if kind and (columns or foreign):
+        if kind and (columns or foreign or registered):
             return CreateSource(
                 read_only=read_only,
                 name=name,
@@ -373,11 +374,6 @@ class Grammar(ChangeClauses, FunctionClauses):
                 options=options,
                 or_replace=or_replace,
                 if_not_exists=if_not_exists,
-            )
-        if kind and not self._curr:
-            raise NotSupported(
-                f"'{name}' has no columns: taking them from the schema registry is not supported yet",
-                hint=f"write CREATE {kind.upper()} {name} (column TYPE, …) WITH (…)",
             )
         if not self._match(TokenType.ALIAS):
             self.raise_error("expected columns in parentheses, or AS SELECT" if kind else "expected AS SELECT")

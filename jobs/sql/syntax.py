@@ -60,7 +60,8 @@ class Statement:
 class CreateSource(Statement):
     """`CREATE [SOURCE] STREAM|TABLE name (columns) WITH (options)`; a SOURCE is read only: others write its topic.
 
-    Over a Delta table of others it may come without columns: `jobs.session.define.foreign` fills them in."""
+    Over a Delta table of others, or with schemas in a registry, it may come without columns: `foreign` and `registered`
+    of `jobs.session.define` fill them in."""
 
     name: str
     kind: Kind

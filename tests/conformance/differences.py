@@ -62,17 +62,17 @@ def _written_in_another_format(case: Case) -> bool:
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "columns from a schema registry",
-        "CREATE needs its columns: a definition must mean the same tomorrow, whatever the registry says then",
+        "the case gives its schemas to a registry of its own runner; CREATE takes columns from ours, once",
         statements=r"CREATE\s+(OR\s+REPLACE\s+)?(SOURCE\s+)?(STREAM|TABLE)\s+[\w`]+\s+WITH\s*\([^)]*\)\s*;",
     ),
     Difference(
         "a value that only the registry knows",
-        "the statement shows a key and no value; what is not declared is not read",
+        "the statement shows a key, and the case gives the value's schema to a registry of its own runner",
         when=_keys_only,
     ),
     Difference(
         "a key that only the registry knows",
-        "ROWKEY names the key column of a schema that the statement does not show",
+        "ROWKEY names the key column of a schema that the case gives to a registry of its own runner",
         statements=r"\bROWKEY\b[^;]*\bON\b[^;]*\bROWKEY\b",
     ),
     Difference(

@@ -213,7 +213,7 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("CREATE STREAM z (select INT)", "sql.syntax", "line 1, column 18", None),
     ("CREATE STREAM z (rowtime BIGINT)", "sql.invalid_query", "line 1, column 18", None),
     ("CREATE STREAM z ()", "sql.syntax", "line 1, column 18", None),
-    ("CREATE STREAM z", "sql.not_supported", None, "write CREATE STREAM z (column TYPE, …) WITH (…)"),
+    ("CREATE STREAM z", "sql.invalid_query", "line 1, column 1", "write CREATE STREAM z (column TYPE, …) WITH (…)"),
     ("CREATE STREAM z (id INT", "sql.syntax", "line 1, column 21", None),
     (
         "CREATE STREAM z__log (id INT)",
@@ -226,7 +226,7 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "CREATE STREAM z (id INT) WITH (FORMAT='XML')",
         "sql.option_refused",
         "line 1, column 32",
-        "use one of JSON, JSON_SR, AVRO, PROTOBUF, PROTOBUF_NOSR, DELIMITED, KAFKA, NONE",
+        "use one of JSON, JSON_SR, AVRO, PROTOBUF, PROTOBUF_NOSR, DELIMITED, KAFKA",
     ),
     (
         "CREATE STREAM z (a ARRAY<ARRAY<INT>>) WITH (VALUE_FORMAT='PROTOBUF')",

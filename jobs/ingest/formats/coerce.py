@@ -26,6 +26,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
+from uuid import UUID
 
 from strandline.jobs.ingest.formats import json_text
 from strandline.jobs.model.types import MAX_PRECISION, BaseType, SqlType
@@ -136,6 +137,8 @@ def _varchar(value: object, wanted: SqlType) -> str:
         return value
     if isinstance(value, (bool, int, float, Decimal, list, dict)):
         return json_text.dumps(value)
+    if isinstance(value, UUID):  # a logical type of Avro
+        return str(value)
     raise misfit(value, wanted)
 
 

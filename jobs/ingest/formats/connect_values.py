@@ -35,16 +35,16 @@ TIME_PRECISION: Final = "TIME_PRECISION"
 DECIMALS: Final = ("precise", "string")
 PER_SECOND: Final = {"milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
 
-_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-_VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
-_DATES: Final = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-_TIMES: Final = {
+DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_DECIMAL: Final = "io.debezium.data.VariableScaleDecimal"
+DATES: Final = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+TIMES: Final = {
     "io.debezium.time.Time": 1_000,
     "io.debezium.time.MicroTime": 1_000_000,
     "io.debezium.time.NanoTime": 1_000_000_000,
     "org.apache.kafka.connect.data.Time": 1_000,
 }
-_TIMESTAMPS: Final = {
+TIMESTAMPS: Final = {
     "io.debezium.time.Timestamp": 1_000,
     "io.debezium.time.MicroTimestamp": 1_000_000,
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
@@ -97,11 +97,11 @@ class Reading:
 
     def _number(self, value: Any, wanted: SqlType, schema: Schema | None) -> Any:
         name = schema.get("name") if schema is not None else None
-        if isinstance(value, dict) and (name == _VARIABLE_DECIMAL or _is_variable(value, wanted)):
+        if isinstance(value, dict) and (name == VARIABLE_DECIMAL or _is_variable(value, wanted)):
             return _unscaled(value.get("value"), value.get("scale"))
         if not isinstance(value, str | bytes):
             return value
-        if name == _DECIMAL and schema is not None:
+        if name == DECIMAL and schema is not None:
             return _unscaled(value, (schema.get("parameters") or {}).get("scale"))
         if wanted.base is not BaseType.DECIMAL:
             return value
@@ -117,7 +117,7 @@ class Reading:
     def _time(self, value: Any, wanted: SqlType, schema: Schema | None) -> Any:
         if not isinstance(value, int) or isinstance(value, bool):
             return value
-        known = _TIMESTAMPS if wanted.base is BaseType.TIMESTAMP else _TIMES
+        known = TIMESTAMPS if wanted.base is BaseType.TIMESTAMP else TIMES
         name = schema.get("name") if schema is not None else None
         if name is not None and name not in known:
             raise Misfit(f"a number of type {name} is not a {wanted}")
@@ -170,7 +170,7 @@ def _unscaled(value: object, scale: object) -> Decimal:
 
 def _date(value: Any, schema: Schema | None) -> Any:
     name = schema.get("name") if schema is not None else None
-    if isinstance(value, int) and name is not None and name not in _DATES:
+    if isinstance(value, int) and name is not None and name not in DATES:
         raise Misfit(f"a number of type {name} is not a DATE")
     # IsoDate writes its zone, UTC.
     return value.removesuffix("Z") if isinstance(value, str) else value
@@ -221,10 +221,13 @@ def schema_of_avro(avro: Any, named: dict[str, Schema]) -> Schema:
         named: {full name: record that has been seen}, to which those that it meets are added.
     """
     if isinstance(avro, list):
-        return schema_of_avro(next((each for each in avro if each != "null"), "null"), named)
+        branches = [schema_of_avro(each, named) for each in avro if each != "null"]
+        return branches[0] if len(branches) == 1 else {"type": "union"}
     if isinstance(avro, str):
         return named.get(avro, {"type": avro})
+    kept = ("logicalType", "precision", "scale")
     found = {"type": avro["type"], "name": avro.get("connect.name"), "parameters": avro.get("connect.parameters")}
+    found |= {name: avro[name] for name in kept if name in avro}
     match avro["type"]:
         case "record":
             found["type"], found["fields"] = "struct", []

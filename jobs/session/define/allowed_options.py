@@ -7,7 +7,8 @@ callback handlers, interceptors), so none is ever taken from SQL. They belong in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 from strandline.jobs.model.errors import NotSupported, OptionRefused, SqlError, UnknownName
 from strandline.jobs.model.options import RETENTION_OPTIONS
@@ -17,10 +18,12 @@ from strandline.jobs.sql.syntax import Option
 KSQL_OPTIONS = frozenset(
     {
         *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
-        *("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
+        *("KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
         *("KEY_AVRO_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME", "SOURCED_BY_CONNECTOR", "HEADERS"),
     }
 )
+SCHEMA_IDS: Mapping[Literal["key", "value"], str] = {"key": "KEY_SCHEMA_ID", "value": "VALUE_SCHEMA_ID"}
+"""The options of a source by which its columns are taken from a schema of the registry."""
 # Whatever the name: an age or a size from which on rows should go.
 _FORGETS = re.compile(r"RETENTION|\bTTL\b|_TTL|TTL_|EXPIR|MAX_AGE")
 _RUNS_CODE = re.compile(r"JAAS|CALLBACK|HANDLER|INTERCEPTOR|CLASS(ES)?$|REPORTERS|PROVIDER|DESERIALIZER|SERIALIZER")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from strandline.jobs.ingest.delta.origin import Origin, origin_of
 from strandline.jobs.ingest.formats.format import ROWS
@@ -68,7 +68,7 @@ def resolved(statement: CreateSource, catalog: Catalog, lake: LakeLayout, settin
         raise error(OptionRefused, start, f"{_START} is a version of the table, 0 or more, not '{start.value}'")
     columns = statement.columns
     if existing is not None and not columns and _keys(statement) == existing.key:
-        columns = _declared(existing.columns, statement)
+        columns = declared(existing.columns, statement)
     table = open_table(location, settings.storage.options())
     if not columns or existing is None:
         columns = _columns(statement, table)
@@ -137,10 +137,12 @@ def _begun(statement: CreateSource, lake: LakeLayout, location: str) -> str | No
     return next((topic for topic in known if (found := origin_of(topic)) and found.location == location), None)
 
 
-def _declared(columns: Sequence[Column], statement: CreateSource) -> tuple[DeclaredColumn, ...]:
-    word = "PRIMARY KEY" if statement.kind == "table" else "KEY"
+def declared(columns: Sequence[Column], statement: CreateSource) -> tuple[DeclaredColumn, ...]:
+    """Columns that a statement left out, as it would have declared them."""
+    word: Literal["PRIMARY KEY", "KEY"] = "PRIMARY KEY" if statement.kind == "table" else "KEY"
+    line, place = statement.line, statement.column
     return tuple(
-        DeclaredColumn(each.name, each.type, word if each.key else None, statement.line, statement.column)  # type: ignore[arg-type]
+        DeclaredColumn(each.name, each.type, word if each.key else None, line, place, each.header, each.required)
         for each in columns
     )
 
@@ -158,7 +160,7 @@ def _columns(statement: CreateSource, table: ForeignTable) -> tuple[DeclaredColu
         if name not in nodes and option is not None:
             raise UnknownName.among("column", name, nodes, line=option.line, column=option.column)
     found = [Column(node.name, _readable(node, nodes, table, statement), node.name in keys) for node in nodes.values()]
-    return _declared(found, statement)
+    return declared(found, statement)
 
 
 def _check_declared(column: DeclaredColumn, nodes: dict[str, Node], table: ForeignTable) -> None:

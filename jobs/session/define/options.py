@@ -67,12 +67,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
         UnknownName: TIMESTAMP does not name a column.
     """
     given = allowed(options, _SOURCE_OPTIONS, "a source")
-    check_one_way(given)
-    both = given.get("FORMAT")
-    value_format = _value_format(given)
-    # The converters of a connector are mostly the same for both.
-    default = value_format.removeprefix(_OF_CHANGES) if value_format in CHANGE_FORMATS else "KAFKA"
-    key_format = format_of(given.get("KEY_FORMAT", both), default=default, key=True)
+    key_format, value_format = _formats(given)
     check_columns("key", key_format, [c for c in columns if c.key])
     check_columns("value", value_format, [c for c in columns if c.part == "value"])
     topic = given.get("KAFKA_TOPIC")
@@ -148,13 +143,26 @@ def format_of(option: Option | None, *, default: str, key: bool, changes: bool =
     return value
 
 
+def formats_of(options: Iterable[Option]) -> tuple[str, str]:
+    """The formats of key and value that the options of a source name. Raises OptionRefused."""
+    return _formats({option.name: option for option in options})
+
+
+def _formats(given: Mapping[str, Option]) -> tuple[str, str]:
+    check_one_way(given)
+    value_format = _value_format(given)
+    # The converters of a connector are mostly the same for both.
+    default = value_format.removeprefix(_OF_CHANGES) if value_format in CHANGE_FORMATS else "KAFKA"
+    return format_of(given.get("KEY_FORMAT", given.get("FORMAT")), default=default, key=True), value_format
+
+
 def _value_format(given: Mapping[str, Option]) -> str:
     """The format of the values, which may be one of change streams. Raises OptionRefused."""
     both = given.get("FORMAT")
     if both is not None and both.value.upper() in CHANGE_FORMATS:
         what = f"{both.value.upper()} is a format of values, not of keys"
         raise error(OptionRefused, both, what, f"say VALUE_FORMAT = '{both.value.upper()}'")
-    return format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False, changes=True)
+    return format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False, changes=both is None)
 
 
 def _of_changes(given: Mapping[str, Option], form: str) -> dict[str, str]:

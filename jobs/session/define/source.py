@@ -31,6 +31,10 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         InvalidQuery, OptionRefused, NotSupported, UnknownName
     """
     check_name(statement.name)
+    if not statement.columns:
+        raise InvalidQuery(
+            f"'{statement.name}' has no columns", hint=f"write CREATE {statement.kind.upper()} {statement.name} (…) …"
+        )
     for column in statement.columns:
         check_column(column, statement.columns, statement.kind)
         check_header(column, statement.columns)

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka.schema_registry import Schema
 
 from infra.house.plan import ROOT
+from strandline.jobs.ingest.formats.registry import LocalRegistry
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.layout import LakeLayout
 
 _SALES: Final = """
 CREATE STREAM sales (shop VARCHAR, item VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales');
@@ -34,6 +37,18 @@ _BEFORE: Final = {
     """,
 }
 """{(page, how a block begins or a part of it): the statements before it}."""
+_FIELDS: Final = [{"name": "id", "type": "long"}]
+_ROW: Final = ["null", {"type": "record", "name": "row", "fields": _FIELDS}]
+_SCHEMAS: Final = {
+    "clicks-value": ("AVRO", {"type": "record", "name": "r", "fields": _FIELDS}),
+    "users-value": ("JSON", {"type": "object", "properties": {"name": {"type": "string"}}}),
+    "shop.public.orders-value": (
+        "AVRO",
+        {"type": "record", "name": "e", "fields": [{"name": "before", "type": _ROW}, {"name": "after", "type": "row"}]},
+    ),
+    "shop.public.orders-key": ("AVRO", {"type": "record", "name": "k", "fields": _FIELDS}),
+}
+"""{subject: what a registry has of it}, in the order of their numbers, from 1 on."""
 BLOCKS: Final = [
     (str(page.relative_to(ROOT / "docs")), text)
     for page in sorted((ROOT / "docs").rglob("*.md"))
@@ -48,5 +63,10 @@ def test_a_block_of_sql_is_taken(page: str, text: str, tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("STRANDLINE_FUNCTIONS__MODULES", json.dumps(["geo"]))
     before = [made for (of, part), made in _BEFORE.items() if of == page and part in text]
-    session = Interpreter(load_settings(lake=tmp_path / "lake"))
+    settings = load_settings(lake=tmp_path / "lake")
+    session = Interpreter(settings)
+    if "VALUE_SCHEMA_ID" in text:
+        registry = LocalRegistry(LakeLayout(settings.lake).registry)
+        for subject, (form, schema) in _SCHEMAS.items():
+            registry.register_schema(subject, Schema(json.dumps(schema), form))
     assert list(session.run("".join(before) + text))

@@ -231,7 +231,6 @@ def test_an_unknown_type_is_pointed_at() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("CREATE STREAM s WITH (KAFKA_TOPIC='t')", "registry"),
         ("CREATE SOURCE CONNECTOR c WITH (a = 1)", "SOURCE"),
         ("TERMINATE q", "no query runs by itself"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -110,3 +111,8 @@ def test_huge_exponents_cost_nothing() -> None:
         with pytest.raises(Misfit):
             coerce(Decimal("1E+999999999"), kind)
     assert coerce(Decimal("1E+999999999"), t.VARCHAR) == "1E+999999999"
+
+
+def test_a_uuid_of_avro_is_its_text() -> None:
+    number = UUID("12345678-1234-5678-1234-567812345678")
+    assert coerce(number, t.VARCHAR) == str(number)

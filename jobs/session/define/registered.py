@@ -1,0 +1,194 @@
+"""CREATE STREAM and CREATE TABLE without columns of the value: they are taken from the schema registry.
+
+    CREATE STREAM orders WITH (KAFKA_TOPIC = 'orders', VALUE_FORMAT = 'AVRO')
+    -> the fields of the newest schema of subject orders-value, or of VALUE_SCHEMA_ID
+
+What was taken once stays, whatever the registry says later: a statement that is applied again means the same. A
+statement with another VALUE_SCHEMA_ID means that schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from strandline.jobs.model.definitions import Column, Source
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.clauses.select_list import is_reserved
+from strandline.jobs.session.define.allowed_options import SCHEMA_IDS, error
+from strandline.jobs.session.define.foreign import declared
+from strandline.jobs.session.define.options import formats_of
+from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn, Option
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.ingest.formats.format import Role
+    from strandline.jobs.ingest.formats.schema_columns import Found
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import LakeLayout
+
+REGISTERED: Final = ("AVRO", "JSON_SR", "DEBEZIUM_AVRO")
+"""Formats whose schemas say which columns there are."""
+_BARE_KEY: Final = "rowkey"
+"""A key that is one value and no record has no name in its schema."""
+
+
+def with_registered_columns(
+    statement: CreateSource, catalog: Catalog, lake: LakeLayout, settings: Settings
+) -> CreateSource:
+    """The statement with the columns that it leaves to the registry; any other as it is.
+
+    Raises:
+        InvalidQuery: it has no columns, and there is no schema to take them from.
+        NotSupported: a column has a type or a name that the language does not have.
+        OptionRefused: an id of a schema stands beside columns that are declared, or with a format without schemas.
+        SourceUnavailable: the registry does not answer.
+    """
+    try:
+        return _filled(statement, catalog, lake, settings)
+    except SqlError as refused:
+        raise refused.placed(statement.line, statement.column) from None
+
+
+def _filled(statement: CreateSource, catalog: Catalog, lake: LakeLayout, settings: Settings) -> CreateSource:
+    key_format, value_format = formats_of(statement.options)
+    ids = {option.name: option for option in statement.options if option.name in SCHEMA_IDS.values()}
+    asked = _Asked(statement, ids)
+    asked.check(key_format, value_format)
+    of_value = any(column.key is None and column.header is None for column in statement.columns)
+    if of_value or value_format not in REGISTERED:
+        if not statement.columns:
+            what = f"'{statement.name}' has no columns, and the format {value_format} has no schemas to take them from"
+            raise InvalidQuery(
+                what, hint=f"write CREATE {statement.kind.upper()} {statement.name} (column TYPE, …) WITH (…)"
+            )
+        return statement
+    statement = replace(
+        statement, options=tuple(each for each in statement.options if each.name not in SCHEMA_IDS.values())
+    )
+    known = _known(statement, catalog)
+    if known is not None and not ids and not statement.or_replace:
+        return replace(statement, columns=known)
+    from strandline.jobs.ingest.formats.registry import open_registry
+
+    return asked.filled(statement, open_registry(settings, lake), key_format, value_format)
+
+
+def _known(statement: CreateSource, catalog: Catalog) -> tuple[DeclaredColumn, ...] | None:
+    """The columns that the statement got before; None where it is new, or declares another key."""
+    found = None if statement.name in catalog.broken else catalog.find(statement.name)
+    if not isinstance(found, Source):
+        return None
+    keys = [(column.name, column.type) for column in statement.columns]
+    if keys and keys != [(column.name, column.type) for column in found.columns if column.key]:
+        return None
+    return declared(found.columns, statement)
+
+
+class _Asked:
+    """What a statement asks of the registry. Args: `ids` are its options that name schemas, by their names."""
+
+    def __init__(self, statement: CreateSource, ids: dict[str, Option]) -> None:
+        self._statement = statement
+        self._ids = ids
+
+    def check(self, key_format: str, value_format: str) -> None:
+        """Check the ids of schemas. Raises OptionRefused."""
+        columns = [column for column in self._statement.columns if column.header is None]
+        forms: dict[Role, str] = {"key": key_format, "value": value_format}
+        for role, form in forms.items():
+            option = self._ids.get(SCHEMA_IDS[role])
+            if option is None:
+                continue
+            if form not in REGISTERED:
+                what = f"{option.name} is for {', '.join(REGISTERED)}, not {form}"
+                raise error(OptionRefused, option, what)
+            if any((column.key is not None) == (role == "key") for column in columns):
+                what = f"{option.name} says which columns there are, and the statement says it too"
+                raise error(OptionRefused, option, what, f"leave out the columns of the {role}, or {option.name}")
+            if not option.value.isdigit() or int(option.value) > 2**31 - 1:
+                raise error(OptionRefused, option, f"{option.name} is the number of a schema, not '{option.value}'")
+
+    def filled(
+        self, statement: CreateSource, client: SchemaRegistryClient, key_format: str, value_format: str
+    ) -> CreateSource:
+        """The statement with the columns of its schemas. Raises as `with_registered_columns`."""
+        values = self._found("value", value_format, client)
+        if values is None:
+            if statement.columns:
+                return statement  # a key alone is a table too
+            subject = _subject(statement, "value")
+            what = f"'{statement.name}' has no columns, and the registry has no schema '{subject}'"
+            raise InvalidQuery(what, hint="declare the columns, or name a schema: VALUE_SCHEMA_ID")
+        if isinstance(values, SqlType):
+            raise NotSupported(f"the schema of the values is {values}, not a record of columns")
+        keys: Found = {}
+        if not statement.columns and key_format in REGISTERED:
+            keys = self._keys(key_format, value_format, client)
+        columns = [Column(name.lower(), sql_type, key=True) for name, sql_type in keys.items()]
+        taken = {column.name for column in columns} | {column.name for column in statement.columns}
+        columns += [Column(name.lower(), each) for name, each in values.items() if name.lower() not in taken]
+        self._check_names(columns)
+        return replace(statement, columns=(*statement.columns, *declared(columns, statement)))
+
+    def _keys(self, key_format: str, value_format: str, client: SchemaRegistryClient) -> Found:
+        found = self._found("key", key_format, client)
+        if found is None:
+            return {}
+        if isinstance(found, SqlType):
+            return {_BARE_KEY: found}
+        if len(found) == 1 and value_format != "DEBEZIUM_AVRO":
+            (only,) = found
+            what = f"the key is a record of one field, '{only}': a key of one column is its bare value"
+            raise NotSupported(what, hint="declare the columns, without the key: KEY_FORMAT = 'NONE'")
+        return found
+
+    def _found(self, role: Role, form: str, client: SchemaRegistryClient) -> Found | SqlType | None:
+        """The columns of the key or the value; None when the registry has no schema of it."""
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        from strandline.jobs.ingest.formats import schema_columns
+        from strandline.jobs.ingest.formats.confluent import answering
+
+        option = self._ids.get(SCHEMA_IDS[role])
+        subject = _subject(self._statement, role)
+        try:
+            with answering():
+                schema = client.get_schema(int(option.value)) if option is not None else _newest(client, subject)
+        except SchemaRegistryError as missing:
+            if option is not None:
+                raise error(OptionRefused, option, f"the registry has no schema with id {option.value}") from missing
+            return None
+        wanted = "JSON" if form == "JSON_SR" else "AVRO"
+        if schema.schema_type not in (wanted, None) or schema.references:
+            what = f"a {schema.schema_type} schema" if not schema.references else "a schema that refers to others"
+            raise NotSupported(f"'{subject}' is {what}", hint="declare the columns")
+        text = schema.schema_str or ""
+        if form == "JSON_SR":
+            return schema_columns.columns_of_json(text)
+        if form == "DEBEZIUM_AVRO":
+            return schema_columns.columns_of_envelope(text)
+        changes = role == "key" and formats_of(self._statement.options)[1] == "DEBEZIUM_AVRO"
+        return schema_columns.columns_of_avro(text, changes=changes)
+
+    def _check_names(self, columns: list[Column]) -> None:
+        names = [column.name for column in columns]
+        for column in columns:
+            if names.count(column.name) > 1 or is_reserved(column.name):
+                why = "has a name that is reserved here" if names.count(column.name) == 1 else "is there twice"
+                raise NotSupported(
+                    f"the registered schema: '{column.name}' {why}", hint="declare the columns that you need"
+                )
+
+
+def _newest(client: SchemaRegistryClient, subject: str) -> Schema:
+    schema: Schema = client.get_latest_version(subject).schema
+    return schema
+
+
+def _subject(statement: CreateSource, role: Role) -> str:
+    topic = next((each.value for each in statement.options if each.name == "KAFKA_TOPIC"), statement.name)
+    return f"{topic}-{role}"
