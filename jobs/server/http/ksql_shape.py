@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 _TYPES: Final = {BaseType.INT: "INTEGER", BaseType.VARCHAR: "STRING"}
 
 
+OFFSET_RESETS: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
+"""The properties of a push query by which it begins with the rows that are there."""
+MAX_STALENESS: Final = "strandline.max_staleness"
+PROPERTIES: Final = (*OFFSET_RESETS, MAX_STALENESS)
+"""Those of queries; others are taken and mean nothing, as they may to ksqlDB."""
+
+
 def shown_name(name: str) -> str:
     """As ksqlDB shows it: one that was not quoted in upper case."""
     return name.upper() if name == name.lower() else name

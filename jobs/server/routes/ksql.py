@@ -29,7 +29,16 @@ from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.changes.hub import SubscriptionRequest
 from strandline.jobs.server.http.answers import About, lag_headers
-from strandline.jobs.server.http.ksql_shape import KsqlRoute, given_name, ksql_failure, schema, shown_name, shown_type
+from strandline.jobs.server.http.ksql_shape import (
+    MAX_STALENESS,
+    OFFSET_RESETS,
+    KsqlRoute,
+    given_name,
+    ksql_failure,
+    schema,
+    shown_name,
+    shown_type,
+)
 from strandline.jobs.server.http.requests import WAIT_SECONDS, body_of, json_of, named, reader_of, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -47,11 +56,11 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 
 _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+_STREAMED: Final = "application/vnd.ksql.v1+json"
+_JSON: Final = "application/json"
 _LIMIT_REACHED: Final = b'{"finalMessage": "Limit Reached"}'
 _COMPLETED: Final = b'{"finalMessage": "Query Completed"}'
 _END: Final[Any] = object()
-_MAX_STALENESS: Final = "strandline.max_staleness"
-_OFFSET_RESETS: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,11 @@ async def query(request: Request) -> Response:
     """`{"ksql": "SELECT …;"}`: an array of a header, rows, and for streams and push queries a final message. With
     `EMIT CHANGES` it is sent as changes are committed; `"streamsProperties": {"auto.offset.reset": "earliest"}` sends
     the rows that are there first."""
-    said = await _said(request, "ksql", "streamsProperties")
+    return await _streamed(request, await _said(request, "ksql", "streamsProperties"))
+
+
+async def _streamed(request: Request, said: tuple[str, dict[str, Any]]) -> Response:
+    """The answer as an array of a header, rows and a message, each an object."""
     keyed = await _by_key(request, said)
     if keyed is not None:
         header = _pull_header(keyed, _key(server_of(request), keyed.plan.relation))
@@ -85,7 +98,7 @@ async def query(request: Request) -> Response:
         pushed = _Pushed(server_of(request).push_queries, events)
         header = orjson.dumps({"header": {"queryId": pushed.id, "schema": schema(made.names, made.types)}})
         parts = _array(header, pushed, asked.statement.limit)
-        return StreamingResponse(parts, headers=about, media_type="application/json")
+        return StreamingResponse(parts, headers=about, media_type=_JSON)
     found = await _pulled(request, asked)
     source = _source(server_of(request), asked.statement)
     key = _key(server_of(request), source) if source is not None else ()
@@ -99,21 +112,24 @@ async def query(request: Request) -> Response:
 @router.post("/query-stream")
 async def query_stream(request: Request) -> Response:
     """`{"sql": "SELECT …;"}`: a line with names and types, then a line for each row. With `EMIT CHANGES` the lines are
-    sent as changes are committed; `"properties"` says from where, as of `/query`."""
+    sent as changes are committed; `"properties"` says from where, as of `/query`. With `Accept: application/json` the
+    lines are the elements of one array; `application/vnd.ksql.v1+json` has the answer of `/query`."""
     said = await _said(request, "sql", "properties")
+    form = _wanted(request)
+    if form == _STREAMED:
+        return await _streamed(request, said)
     keyed = await _by_key(request, said)
     if keyed is not None:
-        lines = [_header(_new_id(), keyed.names, keyed.types), *_arrays(keyed), b""]
-        return Response(b"\n".join(lines), headers=_about(request, keyed), media_type=_DELIMITED)
+        return _joined([_header(_new_id(), keyed.names, keyed.types), *_arrays(keyed)], form, _about(request, keyed))
     asked = await _asked(request, said)
     if asked.statement.emit is not None:
         made, events, about = await _followed(request, asked, "arrays")
         pushed = _Pushed(server_of(request).push_queries, events)
-        pieces = _lines(_header(pushed.id, made.names, made.types), pushed)
-        return StreamingResponse(pieces, headers=about, media_type=_DELIMITED)
+        pieces = _lines(_header(pushed.id, made.names, made.types), pushed, form)
+        return StreamingResponse(pieces, headers=about, media_type=form)
     found = await _pulled(request, asked)
-    lines = [_header(_new_id(), found.names, found.types), *found.body.splitlines(), b""]
-    return Response(b"\n".join(lines), headers=_about(request, found), media_type=_DELIMITED)
+    lines = [_header(_new_id(), found.names, found.types), *found.body.splitlines()]
+    return _joined(lines, form, _about(request, found))
 
 
 @router.post("/close-query")
@@ -148,7 +164,20 @@ async def inserts_stream(request: Request) -> Response:
             told = server.catalogued.catalog.name_map.localized_error(error)
             body = {"status": "error", "seq": number, **orjson.loads(ksql_failure(told).body)}
             answers.append(orjson.dumps(body))
-    return Response(b"\n".join([*answers, b""]), media_type=_DELIMITED)
+    form = _wanted(request)
+    return _joined(answers, _JSON if form == _STREAMED else form, {})
+
+
+def _wanted(request: Request) -> str:
+    """The first form that a client names of those that there are: lines where it takes any."""
+    named = (each.partition(";")[0].strip().lower() for each in request.headers.get("accept", "").split(","))
+    return next((each for each in named if each in (_DELIMITED, _STREAMED, _JSON)), _DELIMITED)
+
+
+def _joined(lines: list[bytes], form: str, about: dict[str, str]) -> Response:
+    """Lines, or one array of them; `about` are headers."""
+    body = b"[" + b",\n".join(lines) + b"]" if form == _JSON else b"\n".join([*lines, b""])
+    return Response(body, headers=about, media_type=form)
 
 
 async def _said(request: Request, member: str, properties: str) -> tuple[str, dict[str, Any]]:
@@ -172,7 +201,7 @@ async def _by_key(request: Request, said: tuple[str, dict[str, Any]]) -> Keyed |
 
 def _max_staleness(given: dict[str, Any]) -> float | None:
     """The seconds that an answer may be behind its topics, as a property of the query says it."""
-    return staleness(given.get(_MAX_STALENESS))
+    return staleness(given.get(MAX_STALENESS))
 
 
 def _about(request: Request, found: Answered | Keyed) -> dict[str, str]:
@@ -195,7 +224,7 @@ def _elements(
 ) -> Response:
     """A pull query's answer as one array; `about` are headers."""
     parts = [header, *(b'{"row": {"columns": ' + row + b"}}" for row in rows), *last]
-    return Response(b"[" + b",\n".join(parts) + b"]", headers=about, media_type="application/json")
+    return Response(b"[" + b",\n".join(parts) + b"]", headers=about, media_type=_JSON)
 
 
 async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
@@ -205,7 +234,7 @@ async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
     statement = stored_statement(statements[0], server_of(request).catalogued.catalog.name_map)
-    earliest = any(given.get(name) == "earliest" for name in _OFFSET_RESETS)
+    earliest = any(given.get(name) == "earliest" for name in OFFSET_RESETS)
     return _Asked(text, statement, earliest, _max_staleness(given))
 
 
@@ -328,13 +357,16 @@ async def _array(header: bytes, pushed: _Pushed, limit: int | None) -> AsyncIter
         yield (_LIMIT_REACHED if sent == limit else _COMPLETED) + b"]\n"
 
 
-async def _lines(header: bytes, pushed: _Pushed) -> AsyncIterator[bytes]:
-    """A push query's answer as lines."""
+async def _lines(header: bytes, pushed: _Pushed, form: str) -> AsyncIterator[bytes]:
+    """A push query's answer as lines, or as one array. An element of an array is whole without what comes behind it."""
+    first, before, behind, last = (b"[", b",\n", b"", b"]") if form == _JSON else (b"", b"", b"\n", b"")
     with pushed.open():
-        yield header + b"\n"
+        yield first + header + behind
         async with aclosing(pushed.told()) as events:
             async for event in events:
-                yield event.data.encode() + b"\n"
+                yield before + event.data.encode() + behind
+        if last:
+            yield last
 
 
 def _header(query_id: str, names: Iterable[str], types: Iterable[SqlType]) -> bytes:

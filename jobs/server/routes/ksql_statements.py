@@ -1,6 +1,8 @@
 """What ksqlDB's clients ask beside queries: which server this is, whether it is well, and what is defined.
 
     GET  /info           the server's version           GET /healthcheck    as /ready
+    GET  /v1/metadata    the same with its cluster      GET /clusterStatus  one host, which is alive
+    GET  /is_valid_property/NAME                        a property of queries
     POST /ksql           LIST|SHOW STREAMS, TABLES, QUERIES, TOPICS, PROPERTIES, FUNCTIONS; DESCRIBE name
 
 Statements that define or insert are refused by name: a definition is part of a pipeline, which its developers apply.
@@ -9,6 +11,7 @@ Statements that define or insert are refused by name: a definition is part of a 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +29,7 @@ from strandline.jobs.model.errors import NotSupported, UnknownName
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http.ksql_shape import KsqlRoute, ksql_failure, shown_name, shown_type
+from strandline.jobs.server.http.ksql_shape import PROPERTIES, KsqlRoute, ksql_failure, shown_name, shown_type
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Describe, Show, Statement
@@ -42,6 +45,7 @@ router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 _KSQLDB: Final = "7.9.0"
 """The version of ksqlDB whose REST shapes these are: clients choose by it what they may ask."""
 _CLUSTER: Final = "strandline"
+_SERVICE: Final = f"strandline-{version('strandline')}"
 
 
 @router.get("/info")
@@ -51,10 +55,43 @@ async def info(request: Request) -> Response:
     about = {
         "version": _KSQLDB,
         "kafkaClusterId": _CLUSTER,
-        "ksqlServiceId": f"strandline-{version('strandline')}",
+        "ksqlServiceId": _SERVICE,
         "serverStatus": "RUNNING",
     }
     return _answer({"KsqlServerInfo": about})
+
+
+@router.get("/v1/metadata")
+async def metadata(request: Request) -> Response:
+    """The server's version, and the cluster that it is of."""
+    reader_of(request)
+    return _answer({"version": _KSQLDB, "clusterId": _cluster()})
+
+
+@router.get("/v1/metadata/id")
+async def metadata_id(request: Request) -> Response:
+    """The cluster that the server is of."""
+    reader_of(request)
+    return _answer(_cluster())
+
+
+@router.get("/clusterStatus")
+async def cluster_status(request: Request) -> Response:
+    """One host, which is alive: servers of one lake do not know each other, and each answers all queries."""
+    reader_of(request)
+    now = int(time.time() * 1000)
+    lags = {"stateStoreLags": {}, "updateTimeMs": now}
+    host = {"hostAlive": True, "lastStatusUpdateMs": now, "activeStandbyPerQuery": {}, "hostStoreLags": lags}
+    return _answer({"clusterStatus": {request.headers.get("host", ""): host}})
+
+
+@router.get("/is_valid_property/{name}")
+async def is_valid_property(request: Request, name: str) -> Response:
+    """`true` of a property that queries take; 400 of another."""
+    reader_of(request)
+    if name not in PROPERTIES:
+        raise RequestRefused(f"'{name}' is not a property of queries", hint=f"there are {', '.join(PROPERTIES)}")
+    return _answer(True)
 
 
 @router.get("/healthcheck")
@@ -196,7 +233,8 @@ def _query(definition: View | InsertQuery, catalog: Catalog) -> dict[str, Any]:
     return {
         "queryString": f"{shown_text(definition.sql, catalog)};",
         "sinks": [shown_name(catalog.name_map.of(sink))],
-        "sinkKafkaTopics": [] if topic is None else [topic],
+        # ksqlDB's Java client takes no query without a topic; its own tables have one of their name.
+        "sinkKafkaTopics": [topic or shown_name(catalog.name_map.of(sink))],
         "id": _query_id(definition, catalog),
         "queryType": "PERSISTENT",
     }
@@ -252,6 +290,11 @@ def _schema(sql_type: SqlType) -> dict[str, Any]:
     if base is BaseType.DECIMAL:
         made["parameters"] = {"precision": sql_type.precision, "scale": sql_type.scale}
     return made
+
+
+def _cluster() -> dict[str, Any]:
+    clusters = {"kafka-cluster": _CLUSTER, "ksql-cluster": _SERVICE}
+    return {"id": "", "scope": {"path": [], "clusters": clusters}}
 
 
 def _answer(body: object, status: int = 200) -> Response:

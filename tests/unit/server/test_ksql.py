@@ -64,6 +64,28 @@ def test_query_stream_gives_lines(client: TestClient) -> None:
     assert (without_id(first), row) == (header, ["Rome", 2, 5])
 
 
+@pytest.mark.parametrize("sql", [ROME, "SELECT town, visits, n FROM by_town WHERE town || '' = 'Rome';"])
+def test_query_stream_gives_what_is_accepted(client: TestClient, sql: str) -> None:
+    def found(accept: str, body: dict[str, Any]) -> Any:
+        answer = client.post("/query-stream", json=body, headers={"Accept": accept})
+        assert answer.headers["content-type"].partition(";")[0] == accept.partition(";")[0]
+        return answer.json()
+
+    first, *rows = found("application/json;q=0.9, */*", {"sql": sql})
+    assert (first["columnNames"], rows) == (["TOWN", "VISITS", "N"], [["Rome", 2, 5]])
+    push = {"sql": "SELECT * FROM by_town EMIT CHANGES LIMIT 2;", "properties": EARLIEST}
+    first, *rows = found("application/json", push)
+    assert (first["columnNames"], len(rows)) == (["TOWN", "VISITS", "N"], 2)
+    streamed = client.post(
+        "/query-stream", json={"sql": sql}, headers={"Accept": "application/vnd.ksql.v1+json"}
+    ).json()
+    same = client.post("/query", json={"ksql": sql}).json()
+    assert [without_id(streamed[0]), *streamed[1:]] == [without_id(same[0]), *same[1:]]
+    assert lines(client.post("/query-stream", json={"sql": sql}, headers={"Accept": "*/*"}).text)[1:] == [
+        ["Rome", 2, 5]
+    ]
+
+
 def test_inserts_stream_answers_each_row(client: TestClient) -> None:
     body = '{"target": "VISITS"}\n{"ID": 70, "TOWN": "Bonn", "N": 1}\n{"ID": "x"}\n'
     first, second = lines(client.post("/inserts-stream", content=body).text)

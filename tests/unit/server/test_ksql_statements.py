@@ -27,6 +27,25 @@ def test_the_server_says_what_it_is(client: TestClient) -> None:
     assert (health.status_code, health.json()["isHealthy"]) == (200, True)
 
 
+def test_the_cluster_and_the_properties(client: TestClient) -> None:
+    told = client.get("/v1/metadata").json()
+    assert told["version"] == client.get("/info").json()["KsqlServerInfo"]["version"]
+    assert told["clusterId"] == client.get("/v1/metadata/id").json()
+    assert set(told["clusterId"]["scope"]["clusters"]) == {"kafka-cluster", "ksql-cluster"}
+    ((host, status),) = client.get("/clusterStatus").json()["clusterStatus"].items()
+    assert (host, status["hostAlive"]) == ("127.0.0.1", True)
+    assert client.get("/is_valid_property/auto.offset.reset").json() is True
+    refused = client.get("/is_valid_property/auto.offset")
+    assert (refused.status_code, refused.json()["@type"]) == (400, "generic_error")
+
+
+def test_every_query_has_one_sink_and_one_topic(client: TestClient) -> None:
+    """ksqlDB's Java client refuses a list in which one has not."""
+    (queries,) = answers(client, "LIST QUERIES;")
+    assert queries["queries"]
+    assert {(len(each["sinks"]), len(each["sinkKafkaTopics"])) for each in queries["queries"]} == {(1, 1)}
+
+
 def test_streams_and_tables(client: TestClient) -> None:
     streams, tables = answers(client, "LIST STREAMS; SHOW TABLES;")
     assert (streams["@type"], streams["statementText"], streams["warnings"]) == ("streams", "LIST STREAMS;", [])
