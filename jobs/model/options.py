@@ -16,6 +16,7 @@ CREATE checks them (`jobs.session.define`); here they are read. Those that chang
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
@@ -66,13 +67,16 @@ class ViewOptions:
 # | --- | --- | --- |
 # | OWNER | `team:logistics, ann@example.org` | who answers for it |
 # | TAGS | `domain=parcels, internal` | labels for people and tools |
-# | FRESHNESS | `5 seconds` | how long an event may wait before the rows reflect it |
+# | FRESHNESS | `5 seconds`, `downstream` | how long an event may wait for the rows (`jobs.run.patience`) |
 # | EXPECT | expectations, as YAML | what is checked of the rows (`jobs.operate.quality`) |
 #
 # Rows depend on none of these but expectations with quarantine, which are part of the view's query
 # (`jobs.query.clauses.quarantine`). All others may change at any time, also beside a running stream.
 
 OWNERSHIP_OPTIONS: Final = ("OWNER", "TAGS", "FRESHNESS", "EXPECT")
+
+DOWNSTREAM: Final = "downstream"
+"""The FRESHNESS of rows that are refreshed when what reads them is."""
 
 Severity = Literal["error", "warn"]
 
@@ -113,12 +117,19 @@ class Ownership:
         owners: `team:NAME` or addresses.
         tags: {key: value}; the value of a tag without one is empty.
         freshness_seconds: None when there is no target.
+        downstream: the rows are refreshed when what reads them is, and have no target of their own.
     """
 
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     freshness_seconds: float | None = None
+    downstream: bool = False
     expectations: tuple[Expectation, ...] = ()
+
+    @property
+    def patience(self) -> float | None:
+        """For how many seconds the rows may lack what has come; None: they are refreshed with each epoch."""
+        return math.inf if self.downstream else self.freshness_seconds
 
     @property
     def quarantined(self) -> tuple[Expectation, ...]:
@@ -137,7 +148,8 @@ class Ownership:
         return cls(
             owners=tuple(options["OWNER"].split(", ")) if "OWNER" in options else (),
             tags=json.loads(options.get("TAGS", "{}")),
-            freshness_seconds=None if freshness is None else float(freshness),
+            freshness_seconds=None if freshness is None or freshness == DOWNSTREAM else float(freshness),
+            downstream=freshness == DOWNSTREAM,
             expectations=tuple(Expectation(**each) for each in json.loads(options.get("EXPECT", "[]"))),
         )
 

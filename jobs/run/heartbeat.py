@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -57,6 +57,8 @@ class Heartbeat:
         refreshed: what was committed before this moment, every view that has not stopped reflects.
         settled: when that refresh ended: the views reflect what the pipeline itself committed before it; None in a
             beat of an older version.
+        waiting: {what waits by its FRESHNESS: when its last refresh began and ended}; of that alone the two moments
+            above do not hold.
         busy_since: when the micro-batch at work began; None when none is.
         lag: {topic: events that wait}; None where the broker does not answer.
         failures: {table: why it stopped}.
@@ -81,6 +83,7 @@ class Heartbeat:
     error: dict[str, str | None] | None = None
     ticked: float | None = None
     settled: int | None = None
+    waiting: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
@@ -203,6 +206,7 @@ class _Heart:
             busy_since=stream.busy_since,
             micro_batches=stream.micro_batches,
             failures={table: str(error) for table, error in failures.items()},
+            waiting=stream.waiting,
             tables=self._report(),
         )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.errors import EngineRefused
+from strandline.jobs.run.patience import without
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import RefreshUnit
 from strandline.state_store.storage.requests import REQUESTS, Requests
@@ -64,16 +65,17 @@ class RefreshTasks:
         self._memory_mb = settings.kernel_memory_mb // beside
         self._arrangements = settings.arrangements_space
         self._threads = settings.kernel_threads or max(1, slots // beside)
-        self._made: tuple[frozenset[str], RDD[Refreshed]] | None = None
+        self._made: tuple[frozenset[str], frozenset[str], RDD[Refreshed]] | None = None
 
-    def refresh(self, stopped: frozenset[str]) -> Refreshed:
-        """Bring every view to the present heads of its inputs; see `refresh_all`."""
-        if not self._groups:
+    def refresh(self, stopped: frozenset[str], waiting: frozenset[str] = frozenset()) -> Refreshed:
+        """Bring every view but those that wait to the present heads of its inputs; see `refresh_all`."""
+        wanted = [group for group in (without(each, waiting) for each in self._groups) if any(group)]
+        if not wanted:
             return Refreshed((), {})
         # To describe a job to the JVM takes a fifth of what an empty one takes, and it is the same one each time.
-        if self._made is None or self._made[0] != stopped:
-            self._made = (stopped, self._job(self._groups, stopped))
-        done = self._made[1].collect()
+        if self._made is None or self._made[:2] != (stopped, waiting):
+            self._made = (stopped, waiting, self._job(wanted, stopped))
+        done = self._made[2].collect()
         results = tuple(result for each in done for result in each.stages)
         failures = {name: error for each in done for name, error in each.failures.items()}
         held = {name: error for each in done for name, error in each.held.items()}
@@ -83,7 +85,7 @@ class RefreshTasks:
             return Refreshed(results, failures, held, requests)
         left = {name: error for name, error in failures.items() if name not in refused}
         by_spark = replace(self._context, duckdb_engine=None, engine="spark")
-        rest = refresh_all(by_spark, _behind(self._levels, refused), stopped | left.keys())
+        rest = refresh_all(by_spark, without(_behind(self._levels, refused), waiting), stopped | left.keys())
         return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held, requests)
 
     def warm_up(self) -> None:

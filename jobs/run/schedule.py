@@ -42,6 +42,8 @@ class RefreshUnit:
         serves: of a shared stage the views that read it.
         blocking: the expectations that must hold of the target before anything is computed from it.
         gated: the inputs that have such expectations.
+        freshness: for how many seconds the target may lack what has come; infinite for as long as nobody reads it;
+            None: it is refreshed with each epoch.
     """
 
     name: str
@@ -54,6 +56,7 @@ class RefreshUnit:
     serves: tuple[str, ...] = ()
     blocking: tuple[Expectation, ...] = ()
     gated: frozenset[str] = frozenset()
+    freshness: float | None = None
 
     def owner(self, stage: Stage) -> Owner:
         """Whom one of the stages is maintained for: the inner stages of a query into a stream are the query's alone."""
@@ -163,6 +166,7 @@ def _item(definition: Definition, made: Plan) -> RefreshUnit:
         fingerprint=marked(_fingerprint(definition), stages),
         vector_prefix=definition.name if insert else None,
         options=options,
+        freshness=None if isinstance(definition, InsertQuery) else Ownership.read(definition.options).patience,
     )
 
 

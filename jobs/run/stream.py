@@ -35,6 +35,7 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
+from strandline.jobs.run.patience import Deferrals, without
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.round import Round, unobserved
@@ -149,6 +150,8 @@ class PipelineStream:
     """A source was given columns that the query at work does not read."""
     _trims: TrimUpkeep = field(default_factory=TrimUpkeep)
     _ticks: Ticks = field(default_factory=Ticks)
+    _deferrals: Deferrals | None = None
+    """What waits; None until the first refresh of the present definitions."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -160,10 +163,16 @@ class PipelineStream:
     def sources(self) -> list[Source]:
         return [d for d in self.definitions if isinstance(d, Source)]
 
+    @property
+    def waiting(self) -> dict[str, tuple[int, int]]:
+        """{what waits by its FRESHNESS: when its last refresh began and ended}, in milliseconds since the epoch."""
+        return {} if self._deferrals is None else dict(self._deferrals.looked)
+
     def drain(self, stop: Event | None = None, *, in_driver: bool = False) -> None:
         """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch.
 
-        What is small the driver takes in: a session, which takes ten seconds to start, is there for what is not.
+        What may wait by its FRESHNESS is refreshed at the end, once for all micro-batches. What is small the driver
+        takes in: a session, which takes ten seconds to start, is there for what is not.
 
         Args:
             in_driver: start no session, whatever waits.
@@ -185,6 +194,8 @@ class PipelineStream:
                 if self._is_outdated() or stop.is_set():
                     query.stop()
             more = self._outdated
+        if self.waiting:
+            self.refresh()
 
     def _drain_small(self, stop: Event) -> bool:
         """Take in by the driver what the topics hold now; False when that is too much for it."""
@@ -232,32 +243,44 @@ class PipelineStream:
                     with self._one_at_a_time:
                         self._trims.trim(self.sources, self.settings)
                 heads = foreign_heads(self.levels, self.sources, self.lake)
-                if heads != foreign or replacements.begun_in(self.pipeline, self.lake):
+                if heads != foreign or replacements.begun_in(self.pipeline, self.lake) or self._is_due():
                     foreign = heads
                     with self._one_at_a_time:
-                        self.refresh()
+                        self.refresh(everything=False)
         finally:
             if query is not None:
                 query.stop()
 
-    def refresh(self) -> None:
-        """One refresh of all views from their recorded vectors to the present heads. Raises LockLost.
+    def _is_due(self) -> bool:
+        return self._deferrals is not None and self._deferrals.are_due(time.monotonic())
+
+    def refresh(self, *, everything: bool = True) -> None:
+        """One refresh of the views from their recorded vectors to the present heads. Raises LockLost.
 
         A definition that is to take a view's place takes it first.
+
+        Args:
+            everything: also what may wait by its FRESHNESS.
         """
         at, began = time.time(), time.monotonic()
-        done = self._refreshed()
+        done = self._refreshed(began, everything=everything)
         self.observer(Round(self.pipeline, at, time.monotonic() - began, done))
 
-    def _refreshed(self) -> Refreshed:
+    def _refreshed(self, arrived: float, *, everything: bool = False) -> Refreshed:
+        """Args: `arrived`: when what is to be reflected came, by the monotonic clock."""
         self.lock.check()
         began = now_ms()
         self.take_replacements()
         self._begin_unfilled()
+        deferrals = self._deferrals = self._deferrals or Deferrals(self.levels)
+        waiting = deferrals.choose(self.lake, None if everything else arrived)
         stopped = frozenset(self.failures)
         # Without a session the DuckDB engine of this process is faster than a JVM starts.
         by_tasks = in_tasks(self.settings) and self.session.started and not self._by_driver
-        done = self._in_tasks().refresh(stopped) if by_tasks else refresh_all(self.context, self.levels, stopped)
+        if by_tasks:
+            done = self._in_tasks().refresh(stopped, waiting)
+        else:
+            done = refresh_all(self.context, without(self.levels, waiting), stopped)
         for result in done.stages:
             self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
         for view, error in done.failures.items():
@@ -267,6 +290,7 @@ class PipelineStream:
             log.error("%s", done.held[table])
         self.held = done.held
         self.refreshed = (began, now_ms())
+        deferrals.done(self.lake, arrived, waiting, self.refreshed)
         return done
 
     def _begin_unfilled(self) -> None:
@@ -305,6 +329,7 @@ class PipelineStream:
         self.definitions = catalog.pipeline(self.pipeline)
         self.levels = maintained(self.definitions, catalog)
         self._unmade = None
+        self._deferrals = None
         functions = Library(catalog.functions.values(), self.settings.functions.modules)
         self.context = replace(self.context, functions=functions)
         self._tasks = None
@@ -334,7 +359,7 @@ class PipelineStream:
         seconds = time.monotonic() - began
         for commit in taken:
             self.tallies.add(commit.table, commit.rows, 0, seconds)
-        done = self._refreshed()
+        done = self._refreshed(began)
         self.micro_batches += 1
         whole = time.monotonic() - began
         self.observer(Round(self.pipeline, at, whole, done, self.micro_batches, tuple(taken), seconds))

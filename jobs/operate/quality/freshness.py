@@ -115,11 +115,12 @@ class Waiting:
         beat = read_beat(self._lake, definition.pipeline)
         if beat is None or beat.refreshed is None or definition.name in beat.failures:
             return 0
+        began, ended = beat.waiting.get(definition.name, (beat.refreshed, beat.settled))
         above = self._whole(tables.definition_of(read))
-        if above is None or above.pipeline != definition.pipeline or beat.settled is None:
-            return beat.refreshed
+        if above is None or above.pipeline != definition.pipeline or ended is None:
+            return began
         held = isinstance(above, View | Source) and Ownership.read(above.options).blocking
-        return beat.refreshed if held else beat.settled
+        return began if held else ended
 
     def _reflected(self, table: str) -> dict[str, int]:
         """{input: version} by the vectors of a table and of the inner stages that stand in it."""

@@ -23,7 +23,7 @@ import yaml
 
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import OptionRefused, UnknownName
-from strandline.jobs.model.options import OWNERSHIP_OPTIONS, Expectation, Severity
+from strandline.jobs.model.options import DOWNSTREAM, OWNERSHIP_OPTIONS, Expectation, Severity
 from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.sql.syntax import Option
 
@@ -81,10 +81,17 @@ def _tags(option: Option) -> str:
 
 
 def _freshness(option: Option) -> str:
+    if option.value.strip().lower() == DOWNSTREAM:
+        return DOWNSTREAM
     found = _LENGTH.fullmatch(option.value.strip())
     seconds = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if seconds <= 0:
-        raise error(OptionRefused, option, f"'{option.value}' is no length of time", "write for example '5 seconds'")
+        raise error(
+            OptionRefused,
+            option,
+            f"'{option.value}' is no length of time",
+            "write for example '5 seconds', or 'downstream'",
+        )
     return f"{seconds:g}"
 
 

@@ -27,7 +27,7 @@ def stream(lake: LakeLayout, settings: Settings) -> PipelineStream:
     """As much of a stream as a heartbeat looks at."""
     found: Any = SimpleNamespace(
         **{"pipeline": "shop", "lake": lake, "settings": settings, "sources": [], "failures": {}},
-        **{"refreshed": None, "busy_since": None, "micro_batches": 0},
+        **{"refreshed": None, "busy_since": None, "micro_batches": 0, "waiting": {}},
     )
     return cast(PipelineStream, found)
 

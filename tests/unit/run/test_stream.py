@@ -65,7 +65,7 @@ def test_a_replacement_in_another_pipeline_wakes_nobody(
     stop = Event()
     monkeypatch.setattr(stop, "wait", lambda _seconds: next(looks))
     refreshes: list[PipelineStream] = []
-    monkeypatch.setattr(PipelineStream, "refresh", lambda stream: refreshes.append(stream))
+    monkeypatch.setattr(PipelineStream, "refresh", lambda stream, **_: refreshes.append(stream))
     stream.follow(stop)
     assert len(refreshes) == 1, "the one that every run begins with"
 
@@ -82,7 +82,7 @@ def test_a_commit_of_another_pipeline_during_the_first_refresh_is_news(
 ) -> None:
     stop, commits, refreshed = Event(), [1], []
 
-    def refresh(_self: PipelineStream) -> None:
+    def refresh(_self: PipelineStream, **_: bool) -> None:
         refreshed.append(commits[-1])
         if len(refreshed) == 1:
             commits.append(2)
