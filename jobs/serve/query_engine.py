@@ -108,11 +108,14 @@ class QueryEngine:
         self._shares = shared is not None and shared.memory_bytes == memory
         self._database = shared if shared is not None and self._shares else QueryDatabase(memory)
         self._connection = self._database.connected()
+        self._defines = False
 
     def __enter__(self) -> QueryEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._defines:
+            self._connection.rollback()
         self._connection.close()
         if not self._shares:
             self._database.close()
@@ -135,7 +138,13 @@ class QueryEngine:
             return pa.Table.from_batches(self._spent.answering(reader), reader.schema)
 
     def define(self, statements: str, rows: pa.Table | None = None) -> None:
-        """Run statements of ours, which make what a query then names; `rows` is the table `rows` in them."""
+        """Run statements of ours, which make what a query then names; `rows` is the table `rows` in them.
+
+        They are one transaction, which ends with the connection: nobody else has ever seen what they make.
+        """
+        if not self._defines:
+            self._connection.begin()
+            self._defines = True
         if rows is not None:
             self._connection.register("rows", rows)
         self._database.know(statements, self._functions)

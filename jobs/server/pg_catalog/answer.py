@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
+    from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
     from strandline.jobs.server.pg_catalog.contents import Caller
@@ -96,11 +97,14 @@ class SystemCatalog:
             oid or oid_named(casts.get(number, "")) or TEXT for number, oid in enumerate(oids_of(given, casts), 1)
         )
 
-    def answer(self, values: Sequence[str], terms: Terms, token: Token, caller: Caller) -> Answered:
+    def answer(
+        self, values: Sequence[str], terms: Terms, token: Token, caller: Caller, database: QueryDatabase
+    ) -> Answered:
         """The rows, as an Arrow stream.
 
         Args:
             values: of its parameters, as SQL.
+            database: that it is computed in.
 
         Raises:
             InvalidQuery: DuckDB refuses it.
@@ -109,7 +113,7 @@ class SystemCatalog:
         functions = {part.name.partition(".")[2] for part in self.parts if part.name.startswith(f"{FUNCTIONS}.")}
         text = self.query.bound(values).duckdb(functions)
         rows = contents(self.catalog, token, caller)
-        with QueryEngine(Library((), ()), QueryBudget(terms.limits)) as duck:
+        with QueryEngine(Library((), ()), QueryBudget(terms.limits), database) as duck:
             for part in needed(self.parts, self.query.names(text)):
                 duck.define(part.sql)
                 filling = rows.get(part.name.partition(".")[2]) if part.name.startswith(f"{TABLES}.") else None

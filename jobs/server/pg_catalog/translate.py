@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sqlglot import exp, parse_one
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+from sqlglot.parsers.postgres import PostgresParser
 
 from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, INFORMATION, TABLES
 from strandline.jobs.server.pg_values.parameters import array_elements
@@ -108,8 +110,28 @@ _OF_THE_STORE: Final = frozenset(("tableoid", "ctid", "xmin", "xmax", "cmin", "c
 _FROM_ZERO: Final = frozenset(("indkey", "indclass", "indcollation", "indoption"))
 """The columns whose items PostgreSQL counts from 0: they are vectors, no arrays."""
 _ONE: Final = exp.Literal.number(1)
-_SAME: Final = {"json_build_object": "json_object"}
-"""{function: DuckDB's name of it} of those that take any number of arguments, so that no macro can stand for them."""
+_SAME: Final = {
+    "json_build_object": "json_object",
+    **dict.fromkeys(("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp"), "now"),
+}
+"""{function: DuckDB's name of it}: of any number of arguments, so that no macro can stand for it; or of the clock."""
+_CLOCK: Final[dict[type[exp.Expr], str]] = {
+    exp.CurrentTimestamp: "now",
+    exp.CurrentDate: "today",
+    exp.CurrentTime: "get_current_time",
+    exp.Localtime: "current_localtime",
+    exp.Localtimestamp: "current_localtimestamp",
+}
+"""DuckDB takes the word CURRENT_DATE for the column of that name, which PostgreSQL gives its value."""
+_ROLES: Final = ("user", "current_role")
+"""Words that stand for `current_user`, and are columns to sqlglot."""
+
+
+class _Postgres(Postgres):
+    """PostgreSQL's grammar, in which NOW() stays what it was: its column is called `now`."""
+
+    class Parser(PostgresParser):
+        FUNCTIONS: ClassVar = {name: made for name, made in PostgresParser.FUNCTIONS.items() if name != "NOW"}
 
 
 @dataclass(frozen=True)
@@ -169,7 +191,7 @@ def catalog_query(text: str, parts: Collection[CatalogStatement], relations: Col
         Refusal: it reads a table of pg_catalog that is not there.
     """
     try:
-        tree = parse_one(readable(text), read="postgres")
+        tree = parse_one(readable(text), read=_Postgres)
     except SqlglotError:
         return None
     if not isinstance(tree, exp.Query) or tree.args.get("into") is not None:
@@ -267,8 +289,9 @@ def _translated(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
 
 
 def _column(node: exp.Column) -> exp.Expr:
-    if not node.table and node.name == "user" and not node.this.quoted:
-        return call("current_user", [])
+    if not node.table and node.name in _ROLES and not node.this.quoted:
+        role = call("current_user", [])
+        return exp.alias_(role, node.name, quoted=True) if isinstance(node.parent, exp.Select) else role
     if node.name in _OF_THE_STORE:
         nothing = exp.cast(exp.null(), "bigint")
         return exp.alias_(nothing, node.name) if isinstance(node.parent, exp.Select) else nothing
@@ -323,6 +346,8 @@ def _bare(node: exp.Expr) -> exp.Expr:
 def _function(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
     found = _CALL.match(node.sql("postgres").lower())
     name = node.name.lower() if isinstance(node, exp.Anonymous) else found[1] if found else ""
+    if type(node) in _CLOCK:
+        return exp.Anonymous(this=_CLOCK[type(node)])
     if name in _SAME:
         return exp.Anonymous(this=_SAME[name], expressions=node.expressions)
     if name not in functions:

@@ -212,7 +212,7 @@ class RowsAsked:
         if system is not None:
             oids = system.parameter_oids(given)
             values = _values(self.parameters, oids, [sent_type(oid) or t.VARCHAR for oid in oids])
-            return system.answer(values, self.terms, self.token, self.caller)
+            return system.answer(values, self.terms, self.token, self.caller, shared.database)
         made = TypedQuestion.of(self.text, given, catalog).with_values(self.parameters)
         asked = QueryRequest(made.text, self.terms, self.token, "arrow")
         return _placed(made, self.text, lambda: answered(asked, catalog, shared))
@@ -235,7 +235,7 @@ class TypesAsked:
         if system is not None:
             oids = system.parameter_oids(self.oids)
             values = [sql_of_value(None, sent_type(oid) or t.VARCHAR) for oid in oids]
-            found = system.answer(values, self.terms, self.token, self.caller)
+            found = system.answer(values, self.terms, self.token, self.caller, shared.database)
             return Described(oids, found.names, found.types)
         binding = TypedQuestion.of(self.text, self.oids, catalog)
         made = binding.with_each(partial(sql_of_value, None))

@@ -46,9 +46,10 @@ def test_tables_are_known_to_their_own_query_while_it_runs(database: QueryDataba
 
 def test_what_a_query_makes_is_gone_with_it(database: QueryDatabase) -> None:
     with engine(database) as first:
-        first.define("CREATE TEMP TABLE made AS SELECT 1 AS a")
-    with engine(database) as second, pytest.raises(InvalidQuery, match="made does not exist"):
-        second.query("SELECT * FROM made", {})
+        first.define("CREATE SCHEMA ours; CREATE TABLE ours.made AS SELECT 1 AS a; CREATE MACRO twice(x) AS 2 * x")
+        assert value(first, "SELECT twice(a) FROM ours.made") == 2
+    with engine(database) as second, pytest.raises(InvalidQuery, match="twice does not exist"):
+        second.query("SELECT twice(1)", {})
 
 
 @pytest.mark.parametrize(

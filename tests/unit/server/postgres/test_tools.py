@@ -31,6 +31,32 @@ def test_the_questions_of_tools_are_answered(tool: Session, name: str) -> None:
     assert bool(rows) is (name not in MAY_BE_EMPTY)
 
 
+NOW = (
+    "now()",
+    "CURRENT_TIMESTAMP",
+    "current_timestamp(3)",
+    "clock_timestamp()",
+    "statement_timestamp()",
+    "localtimestamp",
+)
+
+
+@pytest.mark.parametrize("asked", [*NOW, "current_date", "current_time", "localtime", "user", "current_role"])
+def test_words_that_stand_alone_name_their_column(tool: Session, asked: str) -> None:
+    """As PostgreSQL does: `SELECT NOW()` is what many ask first."""
+    begun = dt.datetime.now(UTC)
+    found = tool.execute(f"SELECT {asked}")
+    assert found.description is not None
+    assert found.description[0].name == asked.lower().partition("(")[0]
+    (value,) = found.fetchall()[0]
+    if asked in NOW:
+        assert begun - dt.timedelta(minutes=1) < value < begun + dt.timedelta(minutes=1)
+    elif asked == "current_date":
+        assert value - begun.date() in (dt.timedelta(0), dt.timedelta(days=1))
+    else:
+        assert value
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
