@@ -29,12 +29,14 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infra.kafka.broker import KafkaBroker
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import by_size, source
 from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
 from strandline.jobs.run.spark import spark_session
+from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import LakeLayout
 
 PARTITIONS = 4
@@ -129,14 +131,16 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
 
 def ingest(spark: SparkSession, settings: Settings, lake: LakeLayout, wanted: Source) -> None:
     """One drain, as a pipeline without views does it."""
-    frame = source.IntakeRange.after({}, settings, lake, [wanted], {}).frame(spark)
+    reading = source.IntakeRange.after({}, settings, lake, [wanted], {})
+    checkpoint = lake.checkpoint("bench")
+    with DuckDBEngine("1GB", 2) as duckdb_engine:
+        small = small_batches(reading, Path(str(checkpoint)), duckdb_engine)
 
-    def take(batch: DataFrame, _number: int) -> None:
-        by_spark.ingest(batch, Target.of_all([wanted], lake, "bench/1", {}))
+        def take(batch: DataFrame, number: int) -> None:
+            by_size.ingest(batch, number, small, Target.of_all([wanted], lake, "bench/1", {}))
 
-    writer = frame.writeStream.foreachBatch(take)
-    checkpoint = str(lake.checkpoint("bench"))
-    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+        writer = reading.frame(spark).writeStream.foreachBatch(take)
+        writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
 
 def report(results: dict[str, list[float]], events: int) -> None:

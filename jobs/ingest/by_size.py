@@ -1,10 +1,10 @@
-"""A micro-batch of Spark's query, taken in where its size says: by the driver when it is small, else in the session."""
+"""A micro-batch of Spark's query, taken in where its size says: by the driver when it is small, else in tasks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest import by_spark
+from strandline.jobs.ingest import by_spark, in_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,4 +28,6 @@ def ingest(rows: DataFrame, number: int, small: SmallBatches | None, targets: Se
     bounds = small.bounds(number) if small is not None else None
     if small is None or bounds is None:
         return by_spark.ingest(rows, targets)
-    return small.ingest(bounds, targets)
+    if small.is_small(bounds):
+        return small.ingest(bounds, targets)
+    return in_tasks.ingest(rows.sparkSession, small.reading, small.ranges(bounds), targets, small.duckdb_engine)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection as Connection
 
-    from strandline.jobs.ingest.source import IntakeRange
+    from strandline.jobs.ingest.source import IntakeRange, TopicRange
+    from strandline.jobs.model.definitions import Source
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.engine import DuckDBEngine
     from strandline.state_store.tablespec import TableSpec
@@ -62,6 +63,7 @@ class SmallBatches:
         self, reading: IntakeRange, checkpoint: Path, duckdb_engine: DuckDBEngine, *, available_now: bool = False
     ) -> None:
         self.start = reading.start
+        self.reading = reading
         self._most_rows = reading.settings.ingest.driver_rows
         self._log = open_log(reading.settings, reading.lake)
         schema = arrow_schema(schema_json(decoded_columns(reading.sources)))
@@ -69,22 +71,38 @@ class SmallBatches:
         if available_now:
             self._reader.prepareForTriggerAvailableNow()
         self._checkpoint = checkpoint
-        self._duckdb_engine = duckdb_engine
+        self.duckdb_engine = duckdb_engine
 
     def bounds(self, number: int) -> Bounds | None:
-        """Where a micro-batch begins and ends, as Spark's query has noted; None when it is not small, or when the notes
-        are not as expected.
+        """Where a micro-batch begins and ends, as Spark's query has noted; None when the notes are not as expected.
 
         Args:
             number: of the micro-batch; the first one of a query is 0.
+        """
+        start = self.start if number == 0 else _noted(self._checkpoint, number - 1)
+        end = _noted(self._checkpoint, number)
+        return None if start is None or end is None else (start, end)
+
+    def is_small(self, bounds: Bounds) -> bool:
+        """True if the driver alone takes it in.
 
         Raises:
             OffsetsVanished: retention removed records of it, which its size was to be estimated by.
             SourceUnavailable: the brokers do not answer.
         """
-        start = self.start if number == 0 else _noted(self._checkpoint, number - 1)
-        end = _noted(self._checkpoint, number)
-        return None if start is None or end is None else self._small(start, end)
+        start, end = bounds
+        return (
+            cut(start, end, self._most_rows, self._log) == end and cut_bytes(start, end, _MOST_BYTES, self._log) == end
+        )
+
+    def ranges(self, bounds: Bounds) -> list[TopicRange]:
+        """What a micro-batch reads.
+
+        Raises:
+            OffsetsVanished: retention removed records of a range, or its partition is gone.
+        """
+        start, end = bounds
+        return self._reader.partitions({"topics": start}, {"topics": end})
 
     def waiting(self, start: Offsets) -> Bounds | None:
         """Where a micro-batch begins and ends that takes in what waits, without Spark's query; None when it is not
@@ -97,13 +115,8 @@ class SmallBatches:
             StrandlineError: as of `TopicsReader.latestOffset`.
         """
         limit = self._reader.getDefaultReadLimit()
-        return self._small(start, self._reader.latestOffset({"topics": start}, limit)["topics"])
-
-    def _small(self, start: Offsets, end: Offsets) -> Bounds | None:
-        small = (
-            cut(start, end, self._most_rows, self._log) == end and cut_bytes(start, end, _MOST_BYTES, self._log) == end
-        )
-        return (start, end) if small else None
+        bounds = (start, self._reader.latestOffset({"topics": start}, limit)["topics"])
+        return bounds if self.is_small(bounds) else None
 
     def ingest(self, bounds: Bounds, targets: Sequence[Target]) -> list[Ingested]:
         """Append the records of a micro-batch to the event logs and dead letters of their sources.
@@ -115,17 +128,16 @@ class SmallBatches:
             OffsetsVanished: retention removed records of a range, or its partition is gone.
             VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
         """
-        start, end = bounds
-        ranges = self._reader.partitions({"topics": start}, {"topics": end})
+        ranges = self.ranges(bounds)
         with ThreadPoolExecutor(_READERS, thread_name_prefix="read") as pool:
             read = pool.map(lambda each: list(self._reader.read(each)), ranges)
             parts = _by_source(batch for batches in read for batch in batches)
         commits: list[Ingested] = []
-        with self._duckdb_engine.connection() as connection:
+        with self.duckdb_engine.connection() as connection:
             for target in targets:
                 if target.source.name in parts:
                     rows, found = parts[target.source.name]
-                    commits += DriverIntake(target, rows, self._duckdb_engine, connection).take(found)
+                    commits += DriverIntake(target, rows, self.duckdb_engine, connection).take(found)
         return commits
 
 
@@ -155,15 +167,8 @@ class DriverIntake(Intake):
 
     def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
         rows = self._from(pc.is_null(self._all["_error"]), first)
-        visible = rows[f"s{self._target.place}"].combine_chunks().flatten()
-        columns = dict(zip((column.name for column in self._source.columns), visible, strict=True))
-        columns |= {name: rows[name] for name in ("_partition", "_offset", "_timestamp", "_headers")}
-        columns["_stream_time"] = _stream_times(rows, before)
-        if self._source.kind == "table":
-            columns[TOMBSTONE] = rows[TOMBSTONE]
-        if self._source.bag:
-            columns[ROW_HASH] = rows[ROW_HASH]
-        return self._table(log_spec(self._source)).append(pa.table(columns), record)
+        columns = event_columns(rows, self._source, self._target.place, before)
+        return self._table(log_spec(self._source)).append(columns, record)
 
     def _append_dead_letters(self, first: Mapping[str, int], record: CommitRecord) -> Head:
         rows = self._from(pc.is_valid(self._all["_error"]), first)
@@ -183,6 +188,25 @@ class DriverIntake(Intake):
         return self._all.filter(pc.and_(wanted, pa.chunked_array([pa.array(new)])))
 
 
+def event_columns(rows: pa.Table, source: Source, place: int, before: Mapping[str, int]) -> pa.Table:
+    """The columns of the event log.
+
+    Args:
+        rows: good records, columns as in `jobs.ingest.decode`.
+        place: of the source among those that were read.
+        before: {partition: stream time} that the rows do not go below, in microseconds.
+    """
+    visible = rows[f"s{place}"].combine_chunks().flatten()
+    columns = dict(zip((column.name for column in source.columns), visible, strict=True))
+    columns |= {name: rows[name] for name in ("_partition", "_offset", "_timestamp", "_headers")}
+    columns["_stream_time"] = _stream_times(rows, before)
+    if source.kind == "table":
+        columns[TOMBSTONE] = rows[TOMBSTONE]
+    if source.bag:
+        columns[ROW_HASH] = rows[ROW_HASH]
+    return pa.table(columns)
+
+
 def _noted(checkpoint: Path, batch: int) -> Offsets | None:
     """The end of a micro-batch by the query's log of offsets: a version, metadata, and a line for the one source."""
     try:
@@ -200,13 +224,13 @@ def _by_source(batches: Iterable[pa.RecordBatch]) -> dict[str, Part]:
         if batch.num_rows:
             rows, ranges = parts[batch["_source"][0].as_py()]
             if batch["_range"][0].is_valid:
-                ranges.append(_range(batch))
+                ranges.append(range_of(batch))
             else:
                 rows.append(batch)
     return parts
 
 
-def _range(row: pa.RecordBatch) -> Range:
+def range_of(row: pa.RecordBatch) -> Range:
     """The range of a range row."""
     found = row["_range"].flatten()
     names = [field.name for field in row["_range"].type]

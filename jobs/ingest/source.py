@@ -11,8 +11,10 @@ micro-batch.
 from __future__ import annotations
 
 import base64
+import gc
 import pickle
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +152,20 @@ def _end_with_the_driver(kind: type[BaseException], error: BaseException, trace:
         sys.__excepthook__(kind, error, trace)
 
 
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Python looks for no cycles meanwhile: a run of records has thousands of objects and not one cycle, and to look at
+    them again and again takes half the time of reading them. What a cycle holds is freed afterwards."""
+    at_work = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        # Of ranges that are read side by side, whichever put it to rest wakes it.
+        if at_work:
+            gc.enable()
+
+
 class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans ranges in the driver's process, reads them in the workers.
 
@@ -206,13 +222,13 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends as the last micro-batch found them: it is for Spark's reports, and worth no request of its own."""
         return {"topics": self._seen or self._ends()}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TopicRange]:
         """The ranges of a micro-batch.
 
         Raises:
             OffsetsVanished: retention removed records of a range, or its partition is gone.
         """
-        ranges: list[InputPartition] = []
+        ranges: list[TopicRange] = []
         for topic, ends in end["topics"].items():
             begin = self._open().begin_offsets(topic)
             for name, last in ends.items():
@@ -233,9 +249,10 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if source.topic == partition.topic
         ]
         log = open_log(self._settings, self._lake)
-        for records in log.read(partition.topic, partition.partition, partition.start, partition.end):
-            for decoder in decoders:
-                yield decoder.decode(records)
+        with collector_at_rest():
+            for records in log.read(partition.topic, partition.partition, partition.start, partition.end):
+                for decoder in decoders:
+                    yield decoder.decode(records)
         for decoder in decoders:
             yield decoder.close(partition.partition, partition.end)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     from strandline.state_store.commits import CommitRecord
-    from strandline.state_store.delta.data_files import Staged
+    from strandline.state_store.delta.data_files import Staged, StagedParts
     from strandline.state_store.delta.entry import Action
     from strandline.state_store.delta.snapshot import Snapshot, Snapshots
     from strandline.state_store.digest import Digest
@@ -59,7 +59,7 @@ class RowChanges:
         instead: all rows before go, and the table has other columns; nothing is `retracted` then.
     """
 
-    staged: Staged | None = None
+    staged: Staged | StagedParts | None = None
     retracted: Mapping[str, BitMap64] = field(default_factory=dict)
     taken: Mapping[str, Digest] = field(default_factory=dict)
     instead: Instead | None = None
@@ -176,7 +176,7 @@ def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -
 class Files:
     """Files of a commit that nothing names yet; remove them when the commit fails."""
 
-    def __init__(self, *staged: Staged | None) -> None:
+    def __init__(self, *staged: Staged | StagedParts | None) -> None:
         self._staged = [each for each in staged if each is not None]
         self.vectors: LakePath | None = None
 

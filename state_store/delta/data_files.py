@@ -160,6 +160,22 @@ class Staged:
 
 
 @dataclass(frozen=True)
+class StagedParts:
+    """Files that several have staged for one commit, each in a folder of its own."""
+
+    parts: tuple[Staged, ...]
+
+    def flushed(self) -> list[Action]:
+        """As of each `Staged`, in order."""
+        return [action for part in self.parts for action in part.flushed()]
+
+    def discard(self) -> None:
+        """Remove the files: no commit will name them."""
+        for part in self.parts:
+            part.discard()
+
+
+@dataclass(frozen=True)
 class _Written:
     """What an entry says of a file, with its time in milliseconds since the epoch."""
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from strandline.state_store.delta.commit import Instead, RowChanges
-from strandline.state_store.delta.data_files import stage_files
+from strandline.state_store.delta.data_files import StagedParts, stage_files
 from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.stored_table import StoredTable
@@ -102,6 +102,13 @@ class DuckDBTable(StoredTable):
         # Rows may come in many pieces, and each batch becomes a row group.
         batches = rows.combine_chunks().to_batches(BATCH_ROWS)
         return self._add(head, record, self._staged(self._counted(batches, tally), record), tally)
+
+    def append_written(self, parts: Sequence[WrittenRows], record: CommitRecord) -> Head:
+        """Insert rows that are in their files already, in one commit. Raises as `append`."""
+        head = self.next(record)
+        came = sum((part.digest for part in parts), Digest())
+        counted = replace(record, inserted=came.count, deleted=0, digest=str(Digest.parse(head.record.digest) + came))
+        return self.commit(head, counted, RowChanges(StagedParts(tuple(part.staged for part in parts))))
 
     def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
         """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
@@ -223,6 +230,35 @@ class DuckDBTable(StoredTable):
     @cached_property
     def _schema(self) -> pa.Schema:
         return arrow_schema(schema_json(self.spec.stored))
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """Rows that stand in files which no commit names yet, and their digest, which counts them too."""
+
+    staged: Staged
+    digest: Digest
+
+
+def write_rows(groups: Iterable[pa.RecordBatch], spec: TableSpec, path: LakePath, epoch: int) -> WrittenRows:
+    """Write rows to be appended to a table, which must be there.
+
+    Args:
+        groups: the stored columns, in any order; each becomes a row group.
+        epoch: of the commit that is to name the files.
+    """
+    tally = Tally()
+    stored = schema_json(spec.stored)
+    schema = arrow_schema(stored)
+
+    def counted() -> Iterator[pa.Table]:
+        for group in groups:
+            rows = pa.Table.from_batches([conformed(group, schema)])
+            tally.insert(rows, spec.visible)
+            yield rows
+
+    staged = stage_files(_by_file(counted()), schema, path, epoch, spec.indexed)
+    return WrittenRows(staged.tagged(tally.by_file(_GROUPS_PER_FILE), stored), tally.digest)
 
 
 def _by_file(groups: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:

@@ -83,7 +83,7 @@ def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, l
         ]
 
 
-def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
+def test_driver_and_tasks_store_what_spark_does(spark: SparkSession, settings: Settings, lake: LakeLayout) -> None:
     """Micro-batch by micro-batch, with broken records and a source that is at another offset."""
     wide = replace(EVENTS, name="wide", value_format="KAFKA", columns=(EVENTS.columns[0], Column("a`b", t.VARCHAR)))
     fill(settings, lake, 7)
@@ -92,20 +92,26 @@ def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settin
     with DuckDBEngine("256MB", 1) as duckdb_engine:
         by_spark = stored(spark, settings, lake.root.with_name("by_spark"), [EVENTS, wide], None)
         in_driver = stored(spark, settings, lake.root.with_name("in_driver"), [EVENTS, wide], duckdb_engine)
-    assert by_spark == in_driver
+        in_tasks = stored(spark, settings, lake.root.with_name("in_tasks"), [EVENTS, wide], duckdb_engine, 0)
+    assert by_spark == in_driver == in_tasks
     assert [len(rows) for rows, *_ in by_spark.values()] == [13, 4, 17], "the last one reads {, too"
 
 
 def stored(
-    spark: SparkSession, settings: Settings, root: LakePath, sources: list[Source], duckdb_engine: DuckDBEngine | None
+    spark: SparkSession,
+    settings: Settings,
+    root: LakePath,
+    sources: list[Source],
+    duckdb_engine: DuckDBEngine | None,
+    small: int = 20_000,
 ) -> dict[str, tuple[Any, ...]]:
     """{table: rows and the last record} after two drains of a copy of the settings' lake; the second one has all
     sources."""
     lake = LakeLayout(root)
     shutil.copytree(on_disk(settings.lake), on_disk(root))
     at = settings.model_copy(update={"lake": root})
-    drain(spark, small_epochs(at, 4), lake, sources[:1], duckdb_engine=duckdb_engine)
-    drain(spark, small_epochs(at, 11), lake, sources, duckdb_engine=duckdb_engine)
+    drain(spark, small_epochs(at, 4, small), lake, sources[:1], duckdb_engine=duckdb_engine)
+    drain(spark, small_epochs(at, 11, small), lake, sources, duckdb_engine=duckdb_engine)
     found: dict[str, tuple[Any, ...]] = {}
     for name in ("events", "events__dead_letters", "wide"):
         head = reader.head(lake.table(name))

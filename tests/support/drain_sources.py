@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import by_size, source
 from strandline.jobs.ingest.event_logs import Ingested, Target
 from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import SmallBatches
@@ -38,19 +38,15 @@ def drain(
     """One drain from what the lake says, as a pipeline does it; the commits.
 
     Args:
-        duckdb_engine: with it the driver takes in the micro-batches, which must all be small.
+        duckdb_engine: with it the driver takes in the micro-batches that are small, and tasks the others.
     """
     commits: list[Ingested] = []
 
     def epoch(batch: DataFrame, number: int) -> None:
         targets = Target.of_all(sources, lake, WRITER, ids)
-        if duckdb_engine is None:
-            commits.extend(by_spark.ingest(batch, targets))
-        else:
-            small = SmallBatches(reading, checkpoint, duckdb_engine)
-            bounds = small.bounds(number)
-            assert bounds is not None, "Spark notes offsets in another way"
-            commits.extend(small.ingest(bounds, targets))
+        small = None if duckdb_engine is None else SmallBatches(reading, checkpoint, duckdb_engine)
+        assert small is None or small.bounds(number) is not None, "Spark notes offsets in another way"
+        commits.extend(by_size.ingest(batch, number, small, targets))
         if each is not None:
             each(batch)
 
@@ -69,5 +65,6 @@ def rows_of(lake: LakeLayout, table: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
 
 
-def small_epochs(settings: Settings, rows: int) -> Settings:
-    return settings.model_copy(update={"ingest": IngestSettings(max_rows_per_epoch=rows)})
+def small_epochs(settings: Settings, rows: int, in_driver: int = 20_000) -> Settings:
+    """Epochs of at most so many rows, the driver's of at most `in_driver`."""
+    return settings.model_copy(update={"ingest": IngestSettings(max_rows_per_epoch=rows, driver_rows=in_driver)})

@@ -100,7 +100,7 @@ def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int)
 
 def bytes_of(records: Records) -> int:
     """The bytes of keys and values; headers are small beside them, or rare."""
-    return sum(len(key) for key in records.keys if key) + sum(len(value) for value in records.values if value)
+    return sum(map(len, filter(None, records.keys))) + sum(map(len, filter(None, records.values)))
 
 
 def fitting(size: int, count: int) -> int:

@@ -20,7 +20,7 @@ from strandline.jobs.ingest import in_driver
 from strandline.jobs.ingest.event_logs import Ingested, Target
 from strandline.jobs.ingest.formats import registry
 from strandline.jobs.ingest.formats.registry import open_registry
-from strandline.jobs.ingest.in_driver import SmallBatches
+from strandline.jobs.ingest.in_driver import Bounds, SmallBatches
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets
@@ -75,6 +75,7 @@ class Query:
         note(self.notes, self.count, self.at)
         bounds = self.small.bounds(self.count)
         assert bounds is not None
+        assert self.small.is_small(bounds)
         self.count += 1
         return self.small.ingest(bounds, Target.of_all(SOURCES, self.lake, "p/1", IDS))
 
@@ -248,18 +249,24 @@ def test_notes_that_are_not_as_expected_leave_the_micro_batch_to_spark(
     assert query.small.bounds(0) is None
 
 
-def test_a_large_micro_batch_is_left_to_spark(
+def test_a_large_micro_batch_is_left_to_tasks(
     lake: LakeLayout, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = produced(lake, [(False, 0, 0)] * 3)
     for most, small in ((2, False), (3, True), (0, False)):
         query = Query(lake, duckdb_engine, IngestSettings(driver_rows=most))
         note(query.notes, 0, ends)
-        assert (query.small.bounds(0) is not None) is small
+        assert query.small.is_small(bounds_of(query)) is small
     monkeypatch.setattr(in_driver, "_MOST_BYTES", 100)
     query = Query(lake, duckdb_engine)
     note(query.notes, 0, ends)
-    assert query.small.bounds(0) is None, "few records, many bytes"
+    assert not query.small.is_small(bounds_of(query)), "few records, many bytes"
+
+
+def bounds_of(query: Query) -> Bounds:
+    bounds = query.small.bounds(0)
+    assert bounds is not None
+    return bounds
 
 
 def test_records_that_went_before_they_were_read_stop_the_run(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> None:

@@ -1,0 +1,189 @@
+"""A large micro-batch in Spark's tasks: a task reads a range, decodes it and writes its rows to files; the driver makes
+the one commit that names them.
+
+    driver   heads ── ranges ──────────────────────────────> commit
+    task                └─> topic ── columns ── files ──┘  the rows stay where they are, what was counted comes back
+
+No row passes through the JVM. A task that runs twice leaves files that nothing names, which clean-up removes. Broken
+records come back to the driver, which writes them: they are few, or a micro-batch is all they are (see
+`ingest.max_bytes_per_epoch`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.jobs.ingest.decode import decoded_columns
+from strandline.jobs.ingest.event_logs import Ingested, log_spec
+from strandline.jobs.ingest.in_driver import DriverIntake, event_columns, range_of
+from strandline.jobs.ingest.source import IntakeRange, TopicRange, TopicsReader
+from strandline.state_store.delta.data_files import StagedParts
+from strandline.state_store.delta.schema import arrow_schema
+from strandline.state_store.duckdb.table import BATCH_ROWS, WrittenRows, write_rows
+from strandline.state_store.errors import VectorMismatch
+from strandline.state_store.tablespec import schema_json
+from strandline.state_store.wording import Name, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection as Connection
+    from pyspark.sql import SparkSession
+
+    from strandline.jobs.ingest.event_logs import Target
+    from strandline.jobs.ingest.ranges import Range
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.duckdb.engine import DuckDBEngine
+
+_ERROR: Final = "_error"
+
+
+@dataclass(frozen=True)
+class RangeTask:
+    """What a task is to do: write the rows of one range for one source.
+
+    Attributes:
+        reading: of that source alone.
+        epoch: of the commit that is to name the files.
+        first: the offset from which on records are new to the event log.
+        before: {partition: stream time} that its rows do not go below, in microseconds.
+    """
+
+    reading: IntakeRange
+    range: TopicRange
+    epoch: int
+    first: int
+    before: Mapping[str, int]
+
+
+@dataclass
+class RangeDone:
+    """What became of a range: the files of its good records, its broken ones, and its range row."""
+
+    source: str
+    written: WrittenRows | None = None
+    letters: list[pa.RecordBatch] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+
+
+def ingest(
+    spark: SparkSession,
+    reading: IntakeRange,
+    ranges: Sequence[TopicRange],
+    targets: Sequence[Target],
+    duckdb_engine: DuckDBEngine,
+) -> list[Ingested]:
+    """Append the records of a micro-batch to the event logs and dead letters of their sources.
+
+    Returns:
+        the commits made, in order; none when there is nothing new.
+
+    Raises:
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+    """
+    commits: list[Ingested] = []
+    with duckdb_engine.connection() as connection:
+        intakes = [TaskIntake(target, duckdb_engine, connection) for target in targets]
+        tasks = [task for intake in intakes for task in intake.tasks(reading, ranges)]
+        done = spark.sparkContext.parallelize(tasks, len(tasks)).map(write_range).collect() if tasks else []
+        for intake in intakes:
+            commits += intake.take_done([each for each in done if each.source == intake.name])
+    return commits
+
+
+class TaskIntake(DriverIntake):
+    """One source's part of a micro-batch, which tasks write."""
+
+    def __init__(self, target: Target, duckdb_engine: DuckDBEngine, connection: Connection) -> None:
+        super().__init__(target, [], duckdb_engine, connection)
+        self._epoch = 0
+        self._written: list[WrittenRows] = []
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    def tasks(self, reading: IntakeRange, ranges: Sequence[TopicRange]) -> Iterator[RangeTask]:
+        """A task for each range of the source's topic, as the event log stands now."""
+        mine = [each for each in ranges if each.topic == self._source.topic]
+        if not mine:
+            return
+        head = self._ensured(log_spec(self._source))
+        self._epoch = head.record.epoch + 1
+        first = self._offsets(head)
+        before = dict(head.record.stream_times.get(self._source.topic, {}))
+        alone = replace(reading, sources=(self._source,))
+        for each in mine:
+            yield RangeTask(alone, each, self._epoch, first.get(str(each.partition), 0), before)
+
+    def take_done(self, done: Sequence[RangeDone]) -> list[Ingested]:
+        """Commit what tasks have written; as `take`."""
+        if not done:
+            return []
+        letters = [batch for each in done for batch in each.letters]
+        self._rows = pa.Table.from_batches(letters) if letters else None
+        self._written = [each.written for each in done if each.written is not None]
+        return self.take([found for each in done for found in each.ranges])
+
+    def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
+        """Raises VectorMismatch when the log is not as it was when the tasks were told what is new to it."""
+        if record.epoch != self._epoch:
+            StagedParts(tuple(part.staged for part in self._written)).discard()
+            raise VectorMismatch(
+                sentence("'{}' was written to while its records were read", Name(self._source.name)),
+                hint="another process writes to it; its records are read again",
+            )
+        return self._table(log_spec(self._source)).append_written(self._written, record)
+
+
+def write_range(task: RangeTask) -> RangeDone:
+    """A task, in a worker."""
+    (source,) = task.reading.sources
+    schema = arrow_schema(schema_json(decoded_columns([source])))
+    done = RangeDone(source.name)
+    spec = log_spec(source)
+    path = task.reading.lake.table(spec.name)
+    written = write_rows(_groups(_good_rows(task, schema, done)), spec, path, task.epoch)
+    if written.digest.count:
+        done.written = written
+    else:
+        written.staged.discard()
+    return done
+
+
+def _good_rows(task: RangeTask, schema: pa.Schema, done: RangeDone) -> Iterator[pa.Table]:
+    """The rows for the event log; what else the range holds is noted in `done`."""
+    (source,) = task.reading.sources
+    for batch in TopicsReader(task.reading, schema).read(task.range):
+        if batch.num_rows and batch["_range"][0].is_valid:
+            done.ranges.append(range_of(batch))
+            continue
+        errors = batch[_ERROR]
+        if errors.null_count < len(errors):
+            done.letters.append(batch.filter(pc.is_valid(errors)))
+            batch = batch.filter(pc.is_null(errors))
+        if batch.num_rows and batch["_offset"][0].as_py() < task.first:
+            batch = batch.filter(pc.greater_equal(batch["_offset"], task.first))
+        if batch.num_rows:
+            yield event_columns(pa.Table.from_batches([batch]), source, 0, task.before)
+
+
+def _groups(rows: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that are large enough for a row group."""
+    waiting: list[pa.Table] = []
+    for each in rows:
+        waiting.append(each)
+        if sum(table.num_rows for table in waiting) >= BATCH_ROWS:
+            yield from _joined(waiting)
+            waiting = []
+    if waiting:
+        yield from _joined(waiting)
+
+
+def _joined(rows: Sequence[pa.Table]) -> Sequence[pa.RecordBatch]:
+    joined: Sequence[pa.RecordBatch] = pa.concat_tables(rows).combine_chunks().to_batches()
+    return joined
