@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 
 from strandline.jobs.ingest.formats import columns, json_text
 from strandline.jobs.model.types import BaseType, SqlType
@@ -13,11 +15,14 @@ from strandline.jobs.model.types import BaseType, SqlType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pyarrow as pa
+    from numpy.typing import NDArray
 
     from strandline.jobs.ingest.formats.columns import Errors
+    from strandline.jobs.ingest.formats.json_shapes import ShapeReader
     from strandline.jobs.model.definitions import Column
 
+_MANY = 500
+"""Records of a run from which on reading them by columns is worth its query, a millisecond."""
 _ABSENT: dict[str, object] = {}
 _WITH_NUMBERS = {float, dict, list}
 _WRITTEN_PLAIN = frozenset(
@@ -41,10 +46,34 @@ class JsonFormat:
         self._columns = wanted
         self._bare = bare
         self._plain = all(column.type.base in _WRITTEN_PLAIN for column in wanted)
+        self._shapes: ShapeReader | None = None
         self._exact = any(_has(column.type, BaseType.DECIMAL) for column in wanted)
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
-        """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
+        """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`.
+
+        Objects that look alike are read by columns, when they are many (see `json_shapes`); the rest one by one.
+        """
+        if self._bare or len(payloads) < _MANY:
+            return self.decode_each(payloads, errors)
+        if self._shapes is None:
+            from strandline.jobs.ingest.formats.json_shapes import ShapeReader
+
+            self._shapes = ShapeReader(self._columns)
+        parts, left = self._shapes.read(payloads)
+        if not parts:
+            return self.decode_each(payloads, errors)
+        rows = [part.rows for part in parts]
+        arrays = [part.columns for part in parts]
+        if left:
+            found: Errors = {}
+            rows.append(np.array(left))
+            arrays.append(self.decode_each([payloads[row] for row in left], found))
+            errors.update((left[place], what) for place, what in found.items() if left[place] not in errors)
+        return _in_order(rows, arrays)
+
+    def decode_each(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
+        """As `decode`, with each payload read by itself."""
         documents = self._parse(payloads, errors)
 
         def exact(row: int) -> Any:
@@ -87,6 +116,14 @@ class JsonFormat:
         except ValueError as error:
             errors.setdefault(row, f"not JSON: {error}")
             return _ABSENT
+
+
+def _in_order(rows: Sequence[NDArray[np.intp]], parts: Sequence[list[pa.Array]]) -> list[pa.Array]:
+    """The columns of all rows, from parts that have the columns of some each."""
+    if len(parts) == 1:
+        return parts[0]
+    places = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
+    return [pa.concat_arrays(pieces).take(places) for pieces in zip(*parts, strict=True)]
 
 
 def from_objects(
