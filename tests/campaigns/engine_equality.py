@@ -7,6 +7,7 @@ contradicts itself, is printed. `--only REGEX` computes the expressions that mat
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import sys
 import time
@@ -31,7 +32,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 
 def campaign(
-    spark: SparkSession | None, *, kinds: int, rows: int, seed: int, only: str = ""
+    spark: SparkSession | None, *, kinds: int, rows: int, seed: int, only: str = "", most: int | None = None
 ) -> tuple[int, list[Difference], str]:
     """The number of values that were compared, what differs, and that in words.
 
@@ -39,8 +40,11 @@ def campaign(
         spark: None: DuckDB's forms alone, which must not contradict each other.
         kinds: of the arguments of each function and operator.
         only: a regular expression that the text of an expression must hold.
+        most: at most so many expressions, drawn by the seed.
     """
     found = {text: typed for text, typed in calls(kinds, seed).items() if re.search(only, text)}
+    if most is not None:
+        found = dict(random.Random(seed).sample(list(found.items()), min(most, len(found))))
     values = table(rows, seed)
     with DuckDBEngine("1GB", 1) as duckdb_engine, duckdb_engine.connection() as connection:
         duck = by_duckdb(connection, values, found)

@@ -8,7 +8,8 @@ a new function is in one by itself, or a test fails.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import Final
 
@@ -58,7 +59,8 @@ _TARGETS: Final = (
 )
 
 
-def calls(kinds: int, seed: int) -> dict[str, Typed]:
+@lru_cache(maxsize=1)  # thousands of texts, most of which do not fit: a second test asks for the same
+def calls(kinds: int, seed: int) -> Mapping[str, Typed]:
     """The expressions, elaborated, by their text.
 
     Args:
@@ -82,11 +84,12 @@ def calls(kinds: int, seed: int) -> dict[str, Typed]:
     return found
 
 
-def uncovered(found: dict[str, Typed]) -> list[str]:
+def uncovered(found: Mapping[str, Typed]) -> list[str]:
     """The names of functions, rewrites and operators that are in none of the expressions."""
-    there = {node.name.upper() for text in found for node in parse_expression(text).find_all(exp.Anonymous)}
+    walked = [node for text in found for node in parse_expression(text).walk()]
+    there = {node.name.upper() for node in walked if isinstance(node, exp.Anonymous)}
     names = {scalar.name for scalar in SCALARS.values()} | set(REWRITES)
-    nodes = {type(node) for text in found for node in parse_expression(text).walk()} | {NestedQuery, OuterValue}
+    nodes = {*map(type, walked), NestedQuery, OuterValue}
     return [*sorted(names - there), *sorted(each.__name__ for each in OPERATORS if each not in nodes)]
 
 

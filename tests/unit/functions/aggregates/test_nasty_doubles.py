@@ -169,7 +169,7 @@ def _of_pairs(oracle: _Oracle, shown: float | None) -> bool:
 @pytest.mark.parametrize("kind", _KINDS)
 def test_what_was_there_before_leaves_no_trace(duck: DuckDBPyConnection, kind: str) -> None:
     for seed in range(40 if AT_LENGTH else 1):
-        _history(duck, _KINDS[kind], random.Random(seed_of(31) * 1000 + seed), epochs=25 if AT_LENGTH else 7)
+        _history(duck, _KINDS[kind], random.Random(seed_of(31) * 1000 + seed), epochs=25 if AT_LENGTH else 5)
 
 
 def _history(duck: DuckDBPyConnection, values: Sequence[float | None], chance: random.Random, epochs: int) -> None:

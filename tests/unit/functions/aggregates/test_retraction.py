@@ -18,12 +18,14 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, Relation
 from strandline.jobs.model.stage import AggregateCall, AggregateStage, Core, Input, Output
 from tests.support.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
-from tests.support.examples import examples
+from tests.support.examples import AT_LENGTH, examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 
 # Each part is one query of a dozen calls, of which DuckDB plans some four a second; an example runs it a few times.
 PARTS = [list(CALLS)[start::4] for start in range(4)]
 EXAMPLES = examples(3)
+_AT_ONCE = 3 if AT_LENGTH else 8
+"""Rows that go from a group in one epoch."""
 SEEDS = examples(1)
 
 PLACE = tuple((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER)
@@ -123,8 +125,8 @@ def test_every_function_over_groups_that_shrink_row_by_row(duck: DuckDBPyConnect
     left = list(table.rows)
     chance.shuffle(left)
     while left:
-        bench.epoch(table.changes([(key, None, 0) for key in left[:3]]))
-        del left[:3]
+        bench.epoch(table.changes([(key, None, 0) for key in left[:_AT_ONCE]]))
+        del left[:_AT_ONCE]
         assert bench.visible() == expected(bench, names, "new_s")
 
 

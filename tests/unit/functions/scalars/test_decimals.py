@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final
 
+import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 from sqlglot import exp
@@ -22,6 +23,7 @@ _TYPES: Final = (
     *((10, 2), (18, 8), (38, 0), (38, 18), (38, 38), (10, 0), (19, 0), (1, 1), (37, 16), (3, 2), (38, 30), (38, 6)),
     (20, 10),
 )
+_OPERATORS: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _EXACT: Final = Context(prec=300, rounding=ROUND_HALF_UP)
 _TO_39_DIGITS: Final = Context(prec=39, rounding=ROUND_HALF_UP)
 
@@ -33,20 +35,17 @@ def test_each_operator_gives_the_exact_value_rounded_to_the_type_of_its_result(
     chance = random.Random(seed_of(left[0] * 100 + left[1]))
     for right in _TYPES:
         pairs = [(a, b) for a in _values(chance, *left) for b in _values(chance, *right)]
-        columns = ", ".join(f"{name} {t.decimal(*kind).duckdb()}" for name, kind in (("a", left), ("b", right)))
-        duck.execute(f"CREATE OR REPLACE TABLE decimals (nr INT, {columns})")
-        rows = [(nr, format(a, "f"), format(b, "f")) for nr, (a, b) in enumerate(pairs)]
-        duck.executemany("INSERT INTO decimals VALUES (?, ?, ?)", rows)
-        for operator in (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod):
-            one, other = (
-                Typed(exp.Column(this=exp.to_identifier(name)), t.decimal(*kind))
-                for name, kind in (("a", left), ("b", right))
-            )
-            made = arithmetic(operator, one, other)
-            text = lower(lenient(made.expression), "duckdb")
-            found = [row[0] for row in duck.execute(f"SELECT {text} FROM decimals ORDER BY nr").fetchall()]
-            expected = [_expected(operator, a, b, made.type) for a, b in pairs]
-            assert found == expected, (operator.__name__, left, right)
+        kinds = {"a": t.decimal(*left), "b": t.decimal(*right)}
+        texts = {"a": [format(a, "f") for a, _ in pairs], "b": [format(b, "f") for _, b in pairs]}
+        duck.register("texts", pa.table({"nr": range(len(pairs)), **texts}))
+        cast = ", ".join(f"{name}::{kind.duckdb()} AS {name}" for name, kind in kinds.items())
+        one, other = (Typed(exp.column(name), kind) for name, kind in kinds.items())
+        made = [arithmetic(operator, one, other) for operator in _OPERATORS]
+        listed = ", ".join(lower(lenient(each.expression), "duckdb") for each in made)
+        found = duck.execute(f"SELECT {listed} FROM (SELECT nr, {cast} FROM texts) ORDER BY nr").fetchall()
+        for operator, typed, values in zip(_OPERATORS, made, zip(*found, strict=True), strict=True):
+            expected = [_expected(operator, a, b, typed.type) for a, b in pairs]
+            assert list(values) == expected, (operator.__name__, left, right)
 
 
 def _expected(operator: type[exp.Expr], a: Decimal, b: Decimal, result: t.SqlType) -> Decimal | None:

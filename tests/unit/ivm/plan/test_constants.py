@@ -78,6 +78,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("select", AS_TEXT)
 def test_constants_join_by_their_conditions(select: str, duck: duckdb.DuckDBPyConnection) -> None:
     assert unlike_text(select, duck) == ""

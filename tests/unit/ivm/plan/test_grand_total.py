@@ -79,6 +79,7 @@ def catalog(lake: LakeLayout) -> Catalog:
     return catalog_of(lake, SOURCES)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("state", ["full", "shared"])
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_total_is_there_over_no_rows_and_never_twice(

@@ -16,9 +16,10 @@ from tests.unit.ivm.plan.cases_by_hand import CASES
 from tests.unit.ivm.plan.queries_by_hand import SOURCES, VALUES, groups
 
 # After the first, in which all rows there are come in.
-EPOCHS = 8 if AT_LENGTH else 3
+EPOCHS = 8 if AT_LENGTH else 2
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("state", ["full", "shared"])
 @pytest.mark.parametrize("name", CASES)
 def test_after_every_epoch_the_view_equals_the_query_over_all_rows(
