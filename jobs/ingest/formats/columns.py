@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.jobs.ingest.formats.coerce import Misfit, coerce
+from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit, coerce
 from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
@@ -39,11 +39,21 @@ def build(column: Column, values: Sequence[object], errors: Errors) -> pa.Array:
         if found <= _PLAIN.get(base, frozenset()):
             return pa.array(values, type=column.type.arrow())
         if base is BaseType.TIMESTAMP and found <= _MILLISECONDS:
-            return pc.cast(pa.array(values, type=pa.timestamp("ms", tz="UTC")), column.type.arrow())
+            milliseconds = pa.array(values, type=pa.int64())
+            if _are_moments(milliseconds):
+                return milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(column.type.arrow())
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         # One of the values is out of range: find it below.
         pass
     return pa.array(_each(column, values, errors), type=column.type.arrow())
+
+
+def _are_moments(milliseconds: pa.Array) -> bool:
+    """True if none is before the year 1, or after 9999."""
+    found = pc.min_max(milliseconds).as_py()
+    return found["min"] is None or (
+        found["min"] * 1000 >= FIRST_MICROSECOND and found["max"] * 1000 <= LAST_MICROSECOND
+    )
 
 
 def nulls(column: Column, count: int) -> pa.Array:

@@ -223,13 +223,16 @@ def _decimals(texts: pa.Array, wanted: SqlType, good: Truth) -> pa.Array:
 def _milliseconds(texts: pa.Array, good: Truth) -> pa.Array:
     found = _whole(_without_null(texts), t.BIGINT, good)
     first, last = -(-FIRST_MICROSECOND // 1000), LAST_MICROSECOND // 1000
-    within = pc.and_(pc.greater_equal(found, first), pc.less_equal(found, last))
-    return _keep(found, within, good).cast(pa.timestamp("ms", tz="UTC"))
+    return _keep(found, _between(found, first, last), good).cast(pa.timestamp("ms", tz="UTC"))
 
 
 def _days(texts: pa.Array, good: Truth) -> pa.Array:
     found = _whole(_without_null(texts), t.INT, good)
-    return _keep(found, pc.less_equal(pc.abs(found), _DAYS), good).cast(pa.date32())
+    return _keep(found, _between(found, -_DAYS, _DAYS), good).cast(pa.date32())
+
+
+def _between(numbers: pa.Array, first: int, last: int) -> pa.Array:
+    return pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
 
 
 def _times(texts: pa.Array, pattern: str, wanted: pa.DataType, good: Truth) -> pa.Array:

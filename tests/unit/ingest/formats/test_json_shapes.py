@@ -168,6 +168,27 @@ def test_values_as_they_are_mostly_written_are_read_by_columns(of: SqlType, text
     assert rows[0]["v"] is not None
 
 
+@pytest.mark.parametrize(
+    ("of", "odd"),
+    [
+        (t.DATE, b"-2147483648"),
+        (t.TIMESTAMP, b"-9223372036854775808"),
+        (t.TIMESTAMP, b"253402300800000"),
+        (t.INT, b"-2147483649"),
+        (t.BIGINT, b"9223372036854775808"),
+        (t.decimal(9, 2), b"10000000.00"),
+        (t.DOUBLE, b"1e400"),
+    ],
+)
+def test_a_number_out_of_the_range_of_its_column_is_broken(of: SqlType, odd: bytes) -> None:
+    """Also when it is written as others of its column are."""
+    payloads: list[bytes | None] = [b'{"v": 1}' if of.base is not BaseType.DOUBLE else b'{"v": 1.5}'] * RUN
+    payloads[7] = b'{"v": %s}' % odd
+    rows, errors = decode(source("JSON", ("v", of)), payloads)
+    assert list(errors) == [7]
+    assert [place for place, row in enumerate(rows) if row["v"] is None] == [7]
+
+
 def test_shapes_are_kept_as_long_as_they_match() -> None:
     reader = ShapeReader([Column("a", t.INT), Column("b", t.INT)])
     both: list[bytes | None] = [b'{"a":1,"b":2}', b'{"b":2,"a":1}'] * 300
