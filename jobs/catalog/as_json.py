@@ -2,7 +2,7 @@
 
 Format 2: `{"format": 2, "crc": c, "sequence": n, "type": "source"|"view"|"insert"|"function", "definition": {…}}`. A
 column is `{"name", "type", "key"}`, with "header" where it comes from the record's headers, and "required" where it is
-NOT NULL; a type is its text in SQL.
+NOT NULL; a type is its text in SQL. "plain" is the type of a plain view, which an older Strandline does not know.
 `crc` is the CRC-32 of the members after it.
 
 `"called"` is before the fields of a definition that is called otherwise than it is stored: an older Strandline refuses
@@ -17,7 +17,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
 
-from strandline.jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Column, Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.types_text import parse_type
@@ -32,9 +32,10 @@ _LATER: Mapping[str, Any] = {
     "by_value": View.by_value,
 }
 """What the format was given later, with what most definitions have."""
-_CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Function]] = {
+_CLASSES: Mapping[str, type[Source] | type[View] | type[PlainView] | type[InsertQuery] | type[Function]] = {
     "source": Source,
     "view": View,
+    "plain": PlainView,
     "insert": InsertQuery,
     "function": Function,
 }
@@ -44,11 +45,11 @@ class StoredDefinition(NamedTuple):
     """What a file holds. `called` is empty for what is called as it is stored."""
 
     sequence: int
-    definition: Definition | Function
+    definition: Definition | PlainView | Function
     called: str
 
 
-def to_json(sequence: int, definition: Definition | Function, called: str = "") -> str:
+def to_json(sequence: int, definition: Definition | PlainView | Function, called: str = "") -> str:
     """A definition, its place in the order of creation and what it is called, as the text of a file."""
     type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {"called": called} if called else {}

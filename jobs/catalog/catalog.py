@@ -19,10 +19,11 @@ from strandline.jobs.catalog.definitions import Definitions
 from strandline.jobs.catalog.drops import DropIntent
 from strandline.jobs.catalog.files import CatalogEntry, Content
 from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.type_names import read_types, write_types
 from strandline.jobs.functions.python.declared import calls
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
@@ -96,7 +97,7 @@ class Catalog(Definitions):
         read = self._content
         with self._changing() as check:
             definition = registered(definition, read, self._content, self._lake)
-            if definition.name in self._content.entries:
+            if definition.name in self._content.entries or definition.name in self.plain:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
             self.name_map.check_free(definition.name, definition.name, self._stored())
             called = self.name_map.names.get(definition.name, "")
@@ -178,7 +179,7 @@ class Catalog(Definitions):
         """The names that go with `name`: the queries that insert into it, then itself. Raises as `remove`."""
         if name not in self.broken:
             self.get(name)
-        readers = self.readers(name)
+        readers = (*self.readers(name), *(each.name for each in self.plain.values() if name in each.inputs))
         if readers:
             raise NameInUse(
                 sentence("'{}' is read by {}", Name(name), quoted(readers)),
@@ -186,6 +187,48 @@ class Catalog(Definitions):
             )
         whole, broken = self.whole_queries(name), self.broken_queries(name)
         return (*(query.name for query in whole), *(each.name for each in broken), name)
+
+    def put_plain(self, view: PlainView) -> None:
+        """Define a plain view, or put it in the place of one that nothing reads.
+
+        Raises:
+            NameTaken: something else has the name.
+            NameInUse: something reads the existing one.
+        """
+        with self._changing() as check:
+            if view.name in self._content.entries:
+                raise NameTaken(f"'{view.name}' is defined already", hint="drop it first, or use another name")
+            self.name_map.check_free(view.name, view.name, self._stored())
+            self._check_unread(view.name)
+            data = to_json(0, view).encode()
+            about = {"name": view.name, "pipeline": view.pipeline}
+            check()
+            with manifest.changing(self._lake, manifest.key_of(view.name), data, about):
+                make_folder(self._path(view.name).parent)
+                replace(self._path(view.name), data)
+            self.reload()
+
+    def remove_plain(self, name: str) -> None:
+        """Remove a plain view.
+
+        Raises:
+            NameInUse: something reads it.
+        """
+        with self._changing() as check:
+            self._check_unread(name)
+            check()
+            with manifest.changing(self._lake, manifest.key_of(name), None, {}):
+                remove_file(self._path(name))
+                sync_folder(self._path(name).parent)
+            self.reload()
+
+    def _check_unread(self, plain: str) -> None:
+        readers = readers_of_plain(plain, self)
+        if readers:
+            raise NameInUse(
+                sentence("'{}' is read by {}", Name(plain), quoted(readers)),
+                hint="drop what reads it first, or say DROP … CASCADE",
+            )
 
     def put_function(self, function: Function) -> None:
         """Define a function, or change one that nothing calls; a broken file of that name is replaced.
@@ -244,7 +287,7 @@ class Catalog(Definitions):
             yield check
 
     def _stored(self) -> tuple[str, ...]:
-        return (*self._content.entries, *self.broken)
+        return (*self._content.entries, *self.broken, *self.plain)
 
     def _check_uncalled(self, function: str) -> None:
         callers = self.callers(function)

@@ -13,7 +13,7 @@ from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python.declared import calls
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName
 
 
@@ -54,7 +54,8 @@ class Definitions:
 
     def relations(self) -> tuple[str, ...]:
         """What the sources and views are called: the names that a query can read."""
-        return tuple(self.name_map.of(d.name) for d in self.definitions() if not isinstance(d, InsertQuery))
+        stored = (self.name_map.of(d.name) for d in self.definitions() if not isinstance(d, InsertQuery))
+        return (*stored, *self.plain)
 
     def definitions(self) -> list[Definition]:
         """All definitions whose files are whole, in the order of creation: none reads a later one."""
@@ -96,6 +97,11 @@ class Definitions:
         """The views and insert queries that call the function of that upper-case name. Raises as `readers`."""
         self._check_unmentioned(function)
         return tuple(d.name for d in _queries(self.definitions()) if calls(d.query, function))
+
+    @property
+    def plain(self) -> Mapping[str, PlainView]:
+        """The plain views, by name: no definition, and read in no other place than the text of one."""
+        return self._content.plain
 
     @property
     def begun(self) -> Mapping[str, Replacement]:

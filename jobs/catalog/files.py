@@ -12,7 +12,7 @@ from strandline.jobs.catalog.as_json import StoredDefinition, from_json
 from strandline.jobs.catalog.broken import Broken
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
-from strandline.jobs.model.definitions import Definition, Function, Source
+from strandline.jobs.model.definitions import Definition, Function, PlainView, Source
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import LakePath, files_in
@@ -35,6 +35,7 @@ class Content:
     Attributes:
         entries: by name, in the order of creation; none reads a later one.
         functions: by upper-case name, in the order of names.
+        plain: plain views, by name, which stand among the files of definitions.
         broken: definitions whose file does not read back, by name.
         broken_functions: the same of functions.
         begun: replacements of definitions that have not come to their end, by name.
@@ -45,6 +46,7 @@ class Content:
     broken: Mapping[str, Broken] = field(default_factory=dict)
     broken_functions: Mapping[str, Broken] = field(default_factory=dict)
     begun: Mapping[str, Replacement] = field(default_factory=dict)
+    plain: Mapping[str, PlainView] = field(default_factory=dict)
 
     @cached_property
     def name_map(self) -> NameMap:
@@ -76,7 +78,7 @@ def read(lake: LakeLayout) -> Content:
     whole = (
         CatalogEntry(each.sequence, after.get(each.definition.name, each.definition), each.called)
         for each in entries
-        if not isinstance(each.definition, Function) and each.definition.name not in gone
+        if not isinstance(each.definition, Function | PlainView) and each.definition.name not in gone
     )
     return Content(
         _in_order(whole),
@@ -84,6 +86,7 @@ def read(lake: LakeLayout) -> Content:
         {name: each for name, each in broken.items() if name not in gone},
         broken_functions,
         begun,
+        {each.definition.name: each.definition for each in entries if isinstance(each.definition, PlainView)},
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from strandline.jobs.catalog.named_relations import relations_in
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.from_text import tokenize
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.sql.syntax import Statement
 
-_WINDOWED = ("TUMBLE", "HOP", "SESSION")
 _DEFINING = ("CREATE", "INSERT", "ALTER")
 _KINDS = ("STREAM", "TABLE", "VIEW", "INTO")
 """The last word before the name that a statement defines or inserts into; the first of these in it."""
@@ -60,19 +60,6 @@ def renamed_text(sql: str, other: Callable[[str], str], types: Mapping[str, SqlT
 def shown_text(sql: str, catalog: Catalog) -> str:
     """The text of a definition, or of its query, as people are shown it: with the names that relations have now."""
     return renamed_text(sql, catalog.name_map.of, catalog.types) if catalog.name_map.names else sql
-
-
-def relations_in(query: exp.Expr) -> Iterator[tuple[exp.Table, exp.Identifier]]:
-    """The places of a query that name relations: the table of FROM, and the name in it. Parts of WITH are left out.
-
-    That of TUMBLE and its like is their first argument; UNNEST has none.
-    """
-    for table in query.find_all(exp.Table):
-        name = table.this
-        if isinstance(name, exp.Anonymous) and name.name in _WINDOWED and name.expressions:
-            name = name.expressions[0].this
-        if isinstance(name, exp.Identifier) and not table.args.get("db") and name.name not in parts_of_with(table):
-            yield table, name
 
 
 def _of_targets(tokens: Sequence[Token], other: Callable[[str], str]) -> Iterator[_Edit]:
@@ -146,21 +133,3 @@ def _target(tokens: Sequence[Token]) -> Token | None:
     if words[at : at + 3] == ["IF", "NOT", "EXISTS"]:
         at += 3
     return tokens[at] if at < len(tokens) else None
-
-
-def parts_of_with(table: exp.Table) -> set[str]:
-    """The parts of WITH that a table in FROM could name: of a query around it, and before the part that it is in."""
-    found: set[str] = set()
-    node: exp.Expr | None = table
-    inside: exp.Expr | None = None
-    while node is not None:
-        if isinstance(node, exp.CTE):
-            inside = node
-        with_ = node.args.get("with_")
-        if isinstance(with_, exp.With):
-            for each in with_.expressions:
-                if each is inside:
-                    break
-                found.add(each.alias)
-        node = node.parent
-    return found

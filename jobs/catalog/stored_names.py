@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlglot import exp
 
 from strandline.jobs.catalog.name_map import NameMap
-from strandline.jobs.catalog.renamed_text import parts_of_with, relations_in, renamed_text
+from strandline.jobs.catalog.named_relations import parts_of_with, relations_in
+from strandline.jobs.catalog.plain_views import expanded
+from strandline.jobs.catalog.renamed_text import renamed_text
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, UnknownName
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.syntax import (
@@ -37,6 +39,7 @@ from strandline.jobs.sql.trees import identifier
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strandline.jobs.catalog.definitions import Definitions
     from strandline.jobs.model.types import SqlType
 
 S = TypeVar("S", bound=Statement)
@@ -70,6 +73,16 @@ def stored_statement(statement: S, name_map: NameMap, types: Mapping[str, SqlTyp
     if changed and isinstance(statement, _DEFINING):
         changed["sql"] = renamed_text(statement.sql, name_map.stored, types)
     return replace(statement, **changed) if changed else statement
+
+
+def as_stored(statement: S, catalog: Definitions) -> S:
+    """A statement from outside over the relations that are stored: by their stored names, without plain views.
+
+    Raises:
+        UnknownName, NameTaken, InvalidQuery: as of `stored_statement`.
+        NotSupported: as of `expanded`.
+    """
+    return expanded(stored_statement(statement, catalog.name_map), catalog)
 
 
 def _name(statement: Statement, name: str, name_map: NameMap) -> str:

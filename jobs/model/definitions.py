@@ -153,6 +153,23 @@ class View:
 
 
 @dataclass(frozen=True)
+class PlainView:
+    """`CREATE VIEW name AS SELECT …`: a name for a query. Nothing is stored: what reads it has the query in its place.
+
+    Attributes:
+        query: the SELECT, in our dialect; it may read other plain views.
+        inputs: the names that its text says, with those of plain views.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    query: str
+    inputs: tuple[str, ...]
+    pipeline: str
+    sql: str
+
+
+@dataclass(frozen=True)
 class InsertQuery:
     """`INSERT INTO stream SELECT …`: one more query that feeds a stream.
 

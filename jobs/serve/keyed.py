@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import read_pull
@@ -206,7 +206,7 @@ def keyed_plan(shape: Shape, catalog: Catalog, unnamed: Unnamed) -> KeyedPlan | 
         statements = parse(shape.text)
         if len(statements) != 1 or not isinstance(statements[0], Select) or statements[0].emit is not None:
             return None
-        statement = stored_statement(statements[0], catalog.name_map)
+        statement = as_stored(statements[0], catalog)
         pull = read_pull(statement.query, catalog, unnamed)
         check_stored([relation.name for relation in pull.relations], catalog)
         return _Planning(shape).plan(pull, statement.limit, catalog)

@@ -15,7 +15,7 @@ import yaml
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, Source, View, gives_the_same_rows, same
+from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
 from strandline.jobs.model.options import OWNERSHIP_OPTIONS
 from strandline.jobs.run.shared import shared_tables
@@ -157,7 +157,9 @@ def _read(
 def _missing(changes: Sequence[catalog_changes.Change], interpreter: Interpreter) -> tuple[str, ...]:
     """Names of the pipeline that no change is about."""
     named = {change.definition.name for change in changes}
-    return tuple(d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
+    catalog, pipeline = interpreter.catalog, interpreter.pipeline
+    plain = (each for each in catalog.plain.values() if each.pipeline == pipeline)
+    return tuple(each.name for each in (*catalog.pipeline(pipeline), *plain) if each.name not in named)
 
 
 def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
@@ -325,6 +327,8 @@ def plan_of(
 
 def _step(change: Change, catalog: Catalog, lake: LakeLayout) -> PlannedChange:
     definition, what = change.definition, described(change.definition)
+    if isinstance(definition, PlainView):
+        return PlannedChange(_OUTCOMES.get(change.outcome, change.outcome), what)
     outcome = _OUTCOMES.get(change.outcome, change.outcome)
     begun = None if change.begun is None else _ENDS if change.begun == "this" else _COMES_FIRST
     bare = PlannedChange(outcome, what, begun=begun)

@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Literal
 
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.drops import table_paths
-from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View, gives_the_same_rows, same
-from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, OptionRefused, SqlError
+from strandline.jobs.catalog.plain_views import expanded, readers_of_plain
+from strandline.jobs.model.definitions import (
+    Definition,
+    InsertQuery,
+    PlainView,
+    Source,
+    View,
+    gives_the_same_rows,
+    same,
+)
+from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, OptionRefused, SqlError
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+from strandline.state_store.delta.reader import head as delta_head
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.wording import Name, Text, joined, sentence
@@ -53,7 +63,7 @@ class Change:
     """
 
     outcome: Outcome
-    definition: Definition
+    definition: Definition | PlainView
     unproved: str | None = None
     begun: Begun | None = None
     late: tuple[str, ...] = ()
@@ -73,8 +83,10 @@ class Change:
         return joined("; ", parts)
 
 
-def described(definition: Definition) -> Text:
+def described(definition: Definition | PlainView) -> Text:
     """Describe a definition: `stream 'readings'`."""
+    if isinstance(definition, PlainView):
+        return sentence("view '{}'", Name(definition.name))
     if isinstance(definition, InsertQuery):
         return sentence("query '{}' into '{}'", Name(definition.name), Name(definition.target))
     if isinstance(definition, View) and definition.materialized:
@@ -104,6 +116,9 @@ def register(
     """
     from strandline.jobs.session.define.analyze import define
 
+    if isinstance(statement, CreateView) and statement.plain and not _maintained(statement.name, catalog, lake):
+        return _register_plain(statement, catalog, pipeline)
+    statement = expanded(statement, catalog)
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
         from strandline.jobs.ingest.formats.format import check_source
@@ -130,6 +145,40 @@ def register(
         definition = replace(definition, pipeline=existing.pipeline)
         catalog.replace(definition)
     return Change("replaced", definition)
+
+
+def _maintained(name: str, catalog: Catalog, lake: LakeLayout) -> bool:
+    """True if a name is that of a maintained view, as CREATE VIEW made them before there were plain ones."""
+    if name in catalog.broken:
+        return delta_head(lake.table(name)) is not None
+    return isinstance(catalog.find(name), View)
+
+
+def _register_plain(statement: CreateView, catalog: Catalog, pipeline: str) -> Change:
+    """Check a plain view and put it into the catalog, unless it is there.
+
+    Raises:
+        NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
+        SqlError: as of `plain_view_of` and `Catalog.put_plain`.
+    """
+    from strandline.jobs.session.define.plain import plain_view_of
+
+    existing = catalog.plain.get(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return Change("unchanged", existing)
+    try:
+        made = plain_view_of(statement, catalog, existing.pipeline if existing is not None else pipeline)
+    except SqlError as error:
+        raise error.placed(statement.line, statement.column)  # noqa: B904 - the same error
+    if existing is not None and replace(existing, sql=made.sql) == made:
+        return Change("unchanged", existing)
+    if existing is not None and not statement.or_replace:
+        raise NameTaken(
+            sentence("'{}' is defined already, differently", Name(made.name)),
+            hint="CREATE OR REPLACE puts this one in its place, while nothing reads it",
+        )
+    catalog.put_plain(made)
+    return Change("created" if existing is None else "replaced", made)
 
 
 def _kept(existing: Definition, definition: Definition, catalog: Catalog, replacing: Replace) -> Change:
@@ -314,8 +363,45 @@ def drop(statement: Drop, catalog: Catalog, lake: LakeLayout) -> str:
     if name in catalog.finish_drops():
         return sentence("'{}' dropped", Name(name))
     if statement.cascade:
-        return joined("\n", (_drop_one(each, catalog, lake) for each in _cascade(statement, catalog)))
-    return _drop_one(statement, catalog, lake)
+        first = [_dropped_with_readers(statement, each, catalog, lake) for each in _plain_readers(name, catalog)]
+        if name in catalog.plain:
+            return joined("\n", (*first, _drop_plain(statement, catalog)))
+        rest = (_drop_one(each, catalog, lake) for each in _cascade(statement, catalog))
+        return joined("\n", (*first, *rest))
+    return _drop_plain(statement, catalog) if name in catalog.plain else _drop_one(statement, catalog, lake)
+
+
+def _plain_readers(name: str, catalog: Catalog) -> tuple[str, ...]:
+    """What a cascade drops before it drops `name` and what reads that as a definition: by way of plain views."""
+    if name in catalog.plain:
+        return readers_of_plain(name, catalog)
+    below = (name, *(each for each in catalog.names() if name in _all_inputs(each, catalog)))
+    return tuple(each.name for each in catalog.plain.values() if set(each.inputs) & set(below))
+
+
+def _all_inputs(name: str, catalog: Catalog) -> set[str]:
+    """All that a definition reads, directly or not."""
+    found = catalog.find(name) if name not in catalog.broken else None
+    inputs = set() if found is None or isinstance(found, Source) else set(found.inputs)
+    return inputs.union(*(_all_inputs(each, catalog) for each in inputs))
+
+
+def _dropped_with_readers(statement: Drop, name: str, catalog: Catalog, lake: LakeLayout) -> str:
+    if name not in catalog.plain and name not in catalog.names():
+        return sentence("'{}' is not there", Name(name))  # it was dropped as a reader of another
+    return drop(replace(statement, what="ANY", name=name), catalog, lake)
+
+
+def _drop_plain(statement: Drop, catalog: Catalog) -> str:
+    if statement.what not in ("VIEW", "ANY"):
+        raise NotSupported(
+            sentence("view '{}' is no {}", Name(statement.name), statement.what.lower()),
+            line=statement.line,
+            column=statement.column,
+            hint=sentence("DROP VIEW {}", Name(statement.name, quote)),
+        )
+    catalog.remove_plain(statement.name)
+    return sentence("'{}' dropped", Name(statement.name))
 
 
 def _cascade(statement: Drop, catalog: Catalog) -> list[Drop]:
@@ -413,6 +499,11 @@ def rename(statement: Rename, catalog: Catalog) -> str:
         CorruptState: the file of the definition is broken.
     """
     name, following = statement.name, statement.following
+    if name in catalog.plain:
+        raise NotSupported(
+            sentence("view '{}' cannot be renamed: what reads it has its query", Name(name)),
+            hint="CREATE VIEW under the other name, and DROP this one",
+        )
     if statement.if_exists and catalog.find(name) is None:
         return f"'{name}' is not there"
     definition, before = catalog.get(name), catalog.name_map.of(name)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.plain_views import expanded
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.ivm.binding import Binding
-from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.definitions import PlainView, Source, View
 from strandline.jobs.model.errors import OptionRefused, SqlError, UnknownName
 from strandline.jobs.serve.results import Document, Message, Result
 from strandline.jobs.session import catalog_changes
@@ -139,7 +140,7 @@ class Interpreter:
         change = catalog_changes.register(
             statement, self.catalog, self.pipeline, self.lake, self._replace, self.binding
         )
-        if isinstance(statement, CreateSource):
+        if not isinstance(change.definition, PlainView):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
         return change
 
@@ -206,6 +207,7 @@ class Interpreter:
         from strandline.jobs.functions.python.register import Library
 
         functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
+        statement = expanded(statement, self.catalog)
         if statement.emit is None:
             from strandline.jobs.partial.pull import pull
 
@@ -225,7 +227,7 @@ class Interpreter:
             case Describe():
                 return show.description(statement.name, self.catalog, self.lake, extended=statement.extended)
             case Explain():
-                text = show.explanation(statement, self.catalog)
+                text = show.explanation(expanded(statement, self.catalog), self.catalog)
                 return Document({"explanation": text}, text)
 
 

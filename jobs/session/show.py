@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.renamed_text import shown_text
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.serve.format import TextTable, cell
 from strandline.jobs.serve.results import Document, Rows
@@ -43,7 +44,7 @@ def listing(
     rows: dict[str, Callable[[], Rows]] = {
         "STREAMS": lambda: _relations(catalog, lambda d: d.kind == "stream"),
         "TABLES": lambda: _relations(catalog, lambda d: d.kind == "table"),
-        "VIEWS": lambda: _relations(catalog, lambda d: isinstance(d, View)),
+        "VIEWS": lambda: _views(catalog),
         "QUERIES": lambda: _queries(catalog),
         "TOPICS": lambda: _topics(settings, lake),
         "FUNCTIONS": lambda: _functions(catalog),
@@ -56,6 +57,8 @@ def listing(
 
 def description(name: str, catalog: Catalog, lake: LakeLayout, *, extended: bool) -> Document:
     """`DESCRIBE name [EXTENDED]`. Raises UnknownName."""
+    if name in catalog.plain:
+        return _plain_description(catalog.plain[name], catalog)
     definition, name_map = catalog.get(name), catalog.name_map
     assert not isinstance(definition, InsertQuery)
     data: dict[str, Any] = {
@@ -87,16 +90,42 @@ def description(name: str, catalog: Catalog, lake: LakeLayout, *, extended: bool
     return Document(data, _as_text(name_map.localized(described(definition)), data))
 
 
+def _plain_description(view: PlainView, catalog: Catalog) -> Document:
+    data: dict[str, Any] = {
+        "name": view.name,
+        "kind": "plain view",
+        "pipeline": view.pipeline,
+        "columns": [{"name": c.name, "type": str(c.type), "key": c.key} for c in view.columns],
+        "reads": [catalog.name_map.of(each) for each in view.inputs],
+        "read_by": [catalog.name_map.of(each) for each in readers_of_plain(view.name, catalog)],
+        "sql": shown_text(view.sql, catalog),
+    }
+    return Document(data, _as_text(catalog.name_map.localized(described(view)), data))
+
+
 def explanation(statement: Explain, catalog: Catalog) -> str:
     """`EXPLAIN name|SELECT …`: the plan of maintenance, with reasons."""
     from strandline.jobs.ivm.explain import explain
 
+    if statement.name is not None and statement.name in catalog.plain:
+        plain = catalog.plain[statement.name]
+        return f"'{plain.name}' is a plain view: nothing is stored. What reads it has this in its place:\n{plain.query}"
     found = catalog.get(statement.name) if statement.name is not None else None
     if isinstance(found, View) and found.partial:
         from strandline.jobs.partial.plan import explain_partial
 
         return explain_partial(found, catalog, upquery=statement.maintenance)
     return explain(statement, catalog)
+
+
+def _views(catalog: Catalog) -> Rows:
+    """Views that are maintained, then plain ones."""
+    found, of = _relations(catalog, lambda d: isinstance(d, View)), catalog.name_map.of
+    plain = [
+        (each.name, "plain view", each.pipeline, None, None, None, [of(name) for name in each.inputs])
+        for each in catalog.plain.values()
+    ]
+    return replace(found, rows=[*found.rows, *plain])
 
 
 def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Rows:

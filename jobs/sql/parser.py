@@ -352,10 +352,13 @@ class Grammar(ChangeClauses, FunctionClauses):
         local = self._match_text_seq("LOCAL", "VIEW", advance=False) and self._match_text_seq("LOCAL")
         read_only = not local and self._match_text_seq("SOURCE")
         kind: Kind | None = None
+        plain = False
         if self._match_texts(("STREAM", "TABLE")):
             kind = cast(Kind, self._prev.text.lower())
-        elif not (self._match_text_seq("MATERIALIZED", "VIEW") or self._match_text_seq("VIEW")):
-            self.raise_error("expected STREAM, TABLE or MATERIALIZED VIEW after CREATE")
+        elif not self._match_text_seq("MATERIALIZED", "VIEW"):
+            if not self._match_text_seq("VIEW"):
+                self.raise_error("expected STREAM, TABLE, VIEW or MATERIALIZED VIEW after CREATE")
+            plain = not local
         if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
         name = self._name("a name")
         columns = self._declared_columns() if kind and self._match(TokenType.L_PAREN) else ()
@@ -384,6 +387,7 @@ class Grammar(ChangeClauses, FunctionClauses):
             query=with_names(query, names) if names else query,
             options=options,
             emit=emit,
+            plain=plain,
             or_replace=or_replace,
             if_not_exists=if_not_exists,
         )

@@ -74,7 +74,8 @@ class CreateSource(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateView(Statement):
-    """`CREATE STREAM|TABLE|MATERIALIZED VIEW name [WITH (options)] AS SELECT …`; `kind` is None for the last."""
+    """`CREATE STREAM|TABLE|[MATERIALIZED] VIEW name [WITH (options)] AS SELECT …`; `kind` is None for the last, and
+    `plain` one without MATERIALIZED."""
 
     name: str
     kind: Kind | None
@@ -83,6 +84,7 @@ class CreateView(Statement):
     emit: Emit | None = None
     or_replace: bool = False
     if_not_exists: bool = False
+    plain: bool = False
 
     @property
     def materialized(self) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.definitions import Column, Source
+    from strandline.jobs.model.definitions import Column, PlainView, Source
     from strandline.jobs.server.access.tokens import Token
 
 Rows = list[dict[str, Any]]
@@ -77,7 +77,19 @@ def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
             if isinstance(definition, View):
                 sql = shown_text(definition.sql, catalog)
                 found["definitions"].append({"relation": relation_oid(definition.name), "sql": sql})
+    for view in catalog.plain.values():
+        if token.allows("read", view.name, view.name):
+            _add_plain(view, shown_text(view.sql, catalog), found)
     return found
+
+
+def _add_plain(view: PlainView, sql: str, found: dict[str, Rows]) -> None:
+    oid, columns = relation_oid(view.name), view.columns
+    about = {"relname": view.name, "relkind": "v", "relam": 0, "relnatts": len(columns), "relhasindex": False}
+    found["pg_class"].append({"oid": oid, **about})
+    for number, column in enumerate(columns, 1):
+        found["pg_attribute"].append(_attribute(oid, column, number, not_null=False))
+    found["definitions"].append({"relation": oid, "sql": sql})
 
 
 def _add(definition: Source | View, called: str, found: dict[str, Rows]) -> None:

@@ -6,16 +6,16 @@ CREATE VIEW ischema.schemata AS
     FROM pgc.pg_namespace;
 CREATE VIEW ischema.tables AS
     SELECT pgf.current_database() AS table_catalog, 'public' AS table_schema, relname AS table_name,
-        CASE relkind WHEN 'r' THEN 'BASE TABLE' ELSE 'MATERIALIZED VIEW' END AS table_type,
+        CASE relkind WHEN 'r' THEN 'BASE TABLE' WHEN 'v' THEN 'VIEW' ELSE 'MATERIALIZED VIEW' END AS table_type,
         NULL::TEXT AS self_referencing_column_name, NULL::TEXT AS reference_generation,
         NULL::TEXT AS user_defined_type_catalog, NULL::TEXT AS user_defined_type_schema,
         NULL::TEXT AS user_defined_type_name, 'NO' AS is_insertable_into, 'NO' AS is_typed,
         NULL::TEXT AS commit_action
-    FROM pgc.pg_class WHERE relkind IN ('r', 'm');
+    FROM pgc.pg_class WHERE relkind IN ('r', 'm', 'v');
 CREATE VIEW ischema.views AS
     SELECT pgf.current_database() AS table_catalog, 'public' AS table_schema, relname AS table_name,
         sql AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable, 'NO' AS is_insertable_into
-    FROM pgc.pg_class JOIN pgc.definitions ON relation = oid WHERE relkind = 'm';
+    FROM pgc.pg_class JOIN pgc.definitions ON relation = oid WHERE relkind IN ('m', 'v');
 CREATE VIEW ischema.columns AS
     SELECT pgf.current_database() AS table_catalog, 'public' AS table_schema, c.relname AS table_name,
         a.attname AS column_name, a.attnum::INT AS ordinal_position, NULL::TEXT AS column_default,

@@ -75,7 +75,8 @@ CREATE VIEW pgc.pg_matviews AS
         relhasindex AS hasindexes, true AS ispopulated, sql AS definition
     FROM pgc.pg_class JOIN pgc.definitions ON relation = oid WHERE relkind = 'm';
 CREATE VIEW pgc.pg_views AS
-    SELECT schemaname, matviewname AS viewname, matviewowner AS viewowner, definition FROM pgc.pg_matviews WHERE false;
+    SELECT 'public' AS schemaname, relname AS viewname, 'strandline' AS viewowner, sql AS definition
+    FROM pgc.pg_class JOIN pgc.definitions ON relation = oid WHERE relkind = 'v';
 CREATE VIEW pgc.pg_indexes AS
     SELECT 'public' AS schemaname, t.relname AS tablename, i.relname AS indexname, NULL::TEXT AS tablespace,
         NULL::TEXT AS indexdef

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.serve.readable import names_read, readable_named
@@ -74,7 +74,7 @@ def _inferred(text: str, places: Sequence[Spot], catalog: Catalog) -> dict[int, 
             values[spot.parameter - 1] = f"ARRAY[{value}]" if spot.parameter in arrays else value
     try:
         (statement,) = parse(substituted(text, places, values).text)
-        statement = stored_statement(statement, catalog.name_map)
+        statement = as_stored(statement, catalog)
         found = _beside_columns(statement.query, catalog) if isinstance(statement, Select) else {}
     except (SqlError, ValueError):
         return {}

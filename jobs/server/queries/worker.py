@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
@@ -238,7 +238,7 @@ def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:
     if len(statements) == 1:
         (statement,) = statements
         if isinstance(statement, Explain) or (isinstance(statement, Select) and statement.emit is None):
-            found = stored_statement(statement, catalog.name_map)
+            found = as_stored(statement, catalog)
             _check_allowed(found, token, catalog)
             return found
     raise RequestRefused(

@@ -20,7 +20,7 @@ from anyio import CancelScope
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
@@ -233,7 +233,7 @@ async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
     statements = await asyncio.to_thread(parse, text)
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
-    statement = stored_statement(statements[0], server_of(request).catalogued.catalog.name_map)
+    statement = as_stored(statements[0], server_of(request).catalogued.catalog)
     earliest = any(given.get(name) == "earliest" for name in OFFSET_RESETS)
     return _Asked(text, statement, earliest, _max_staleness(given))
 

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.server.http.answers import ARROW
+from strandline.jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -33,6 +34,14 @@ def test_a_join_says_the_version_of_each_table(client: TestClient) -> None:
     status, body = ask(client, "SELECT t.town, i.id FROM by_town t JOIN by_id i ON t.town = i.town WHERE i.id = 1")
     assert (status, body["rows"]) == (200, [{"town": "Oslo", "id": 1}])
     assert set(body["versions"]) == {"by_town", "by_id"}
+
+
+def test_a_plain_view_is_its_query(client: TestClient, served: ServedLake) -> None:
+    session = Interpreter(served.settings)
+    list(session.run("CREATE VIEW busy AS SELECT town, visits FROM by_town WHERE visits > 1"))
+    wait_until(lambda: ask(client, "SELECT * FROM busy")[0] == 200, "the server does not see the plain view")
+    assert ask(client, "SELECT town FROM busy WHERE visits < 9")[1]["rows"] == [{"town": "Rome"}]
+    list(session.run("DROP VIEW busy"))
 
 
 def test_arrow(client: TestClient) -> None:

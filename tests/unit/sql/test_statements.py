@@ -199,7 +199,7 @@ def test_no_statement_is_an_empty_list() -> None:
     ("text", "place", "message"),
     [
         ("SHOW TABLES;\nSELCT a FROM s;", (2, 1), "no statement begins with 'SELCT'"),
-        ("CREATE TABEL t (a INT);", (1, 8), "expected STREAM, TABLE or MATERIALIZED VIEW"),
+        ("CREATE TABEL t (a INT);", (1, 8), "expected STREAM, TABLE, VIEW or MATERIALIZED VIEW"),
         ("CREATE STREAM s (a INT,, b INT);", (1, 24), "expected the name of a column"),
         ("CREATE STREAM s (a INT KEY b);", (1, 28), "after a column"),
         ("SELECT a\nFROM s\nWHERE a > ;", (3, 9), "not complete"),
