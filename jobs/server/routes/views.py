@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS: Final = 10
 """Long enough to hold several epochs of a second each, short enough that a view that has stopped is seen to stand."""
+_LAG: Final = ("staleness_ms", "behind_records")
 MOST_COMMITS: Final = 20
 """Each is a file to read. A table that commits more than twice a second has the rate of so many."""
 
@@ -118,10 +119,11 @@ def _described(server: Server, found: Source | View) -> Response:
 def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
     name = server.catalogued.catalog.name_map.of(definition.name)
     if isinstance(definition, View) and definition.partial:
-        about = dict.fromkeys(("version", "event_time", "freshness_ms", "rows", "rows_per_second", "replica"))
+        about = dict.fromkeys(("version", "event_time", "freshness_ms", *_LAG, "rows", "rows_per_second", "replica"))
         return {"name": name, "kind": "view", "pipeline": definition.pipeline, "state": "partial", **about}
     standing = server.standing(server.catalogued.relation(definition.name))
     replica = server.replicas.find(definition.name)
+    lag = server.topics.lag(standing.offsets) if standing else None
     moving = pace(server.lake.table(definition.name), log.now_ms())
     return {
         "name": name,
@@ -130,6 +132,8 @@ def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
         "version": standing.version if standing else None,
         "event_time": instant(standing.event_time) if standing else None,
         "freshness_ms": age_ms(standing.committed) if standing else None,
+        "staleness_ms": lag.ms if lag else None,
+        "behind_records": lag.records if lag else None,
         "rows": moving.rows if moving else None,
         "rows_per_second": moving.rows_per_second if moving else None,
         "replica": {"phase": replica.phase, "version": replica.version} if replica else None,

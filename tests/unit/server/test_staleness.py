@@ -90,6 +90,17 @@ def test_a_dead_pipeline_is(client: TestClient, served: ServedLake) -> None:
     assert (found["row"]["visits"], found["behind_records"]) == (3, 0)
 
 
+def test_lists_and_descriptions_say_it(client: TestClient, served: ServedLake) -> None:
+    def told() -> list[Any]:
+        (listed,) = [each for each in client.get("/v1/views").json()["views"] if each["name"] == "by_town"]
+        described = client.get("/v1/views/by_town").json()
+        return [listed["behind_records"], described["behind_records"]]
+
+    wait_until(lambda: told() == [0, 0], "the topic is not looked at")
+    insert(served)
+    wait_until(lambda: told() == [1, 1], "the topic is not looked at")
+
+
 PUSHED = "/v1/views/by_town/changes"
 
 
