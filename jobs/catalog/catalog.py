@@ -223,7 +223,7 @@ class Catalog(Definitions):
             self.reload()
 
     def _check_unread(self, plain: str) -> None:
-        readers = readers_of_plain(plain, self)
+        readers = readers_of_plain(plain, self, self.types)
         if readers:
             raise NameInUse(
                 sentence("'{}' is read by {}", Name(plain), quoted(readers)),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.definitions import Definitions
     from strandline.jobs.model.definitions import PlainView
+    from strandline.jobs.model.types import SqlType
 
 S = TypeVar("S", bound=Statement)
 
@@ -58,18 +59,22 @@ def names_in(query: exp.Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.name for _, name in relations_in(query)))
 
 
-def readers_of_plain(name: str, catalog: Definitions) -> tuple[str, ...]:
-    """What reads a plain view by its text: other plain views, views and queries into streams."""
+def readers_of_plain(name: str, catalog: Definitions, types: Mapping[str, SqlType]) -> tuple[str, ...]:
+    """What reads a plain view by its text: other plain views, views and queries into streams.
+
+    Args:
+        types: those that CREATE TYPE named. A text that says one which is gone is not read.
+    """
     plain = [each.name for each in catalog.plain.values() if name in each.inputs]
-    stored = [each.name for each in catalog.definitions() if name in _named_by(each.sql)]
+    stored = [each.name for each in catalog.definitions() if name in _named_by(each.sql, types)]
     return (*plain, *stored)
 
 
-def _named_by(sql: str) -> set[str]:
-    """The relations that the text of a definition names; none where it is not read any more."""
+def _named_by(sql: str, types: Mapping[str, SqlType]) -> set[str]:
+    """The relations that the text of a definition names."""
     try:
-        statements = parse(sql)
-    except SqlError:  # a type that CREATE TYPE named is gone
+        statements = parse(sql, types)
+    except SqlError:
         return set()
     queries = (getattr(each, "query", None) for each in statements)
     return {name for query in queries if isinstance(query, exp.Query) for name in names_in(query)}

@@ -374,7 +374,7 @@ def drop(statement: Drop, catalog: Catalog, lake: LakeLayout) -> str:
 def _plain_readers(name: str, catalog: Catalog) -> tuple[str, ...]:
     """What a cascade drops before it drops `name` and what reads that as a definition: by way of plain views."""
     if name in catalog.plain:
-        return readers_of_plain(name, catalog)
+        return readers_of_plain(name, catalog, catalog.types)
     below = (name, *(each for each in catalog.names() if name in _all_inputs(each, catalog)))
     return tuple(each.name for each in catalog.plain.values() if set(each.inputs) & set(below))
 

@@ -97,7 +97,7 @@ def _plain_description(view: PlainView, catalog: Catalog) -> Document:
         "pipeline": view.pipeline,
         "columns": [{"name": c.name, "type": str(c.type), "key": c.key} for c in view.columns],
         "reads": [catalog.name_map.of(each) for each in view.inputs],
-        "read_by": [catalog.name_map.of(each) for each in readers_of_plain(view.name, catalog)],
+        "read_by": [catalog.name_map.of(each) for each in readers_of_plain(view.name, catalog, catalog.types)],
         "sql": shown_text(view.sql, catalog),
     }
     return Document(data, _as_text(catalog.name_map.localized(described(view)), data))

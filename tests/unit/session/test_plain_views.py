@@ -75,6 +75,14 @@ def test_what_is_read_is_neither_dropped_nor_replaced(session: Interpreter) -> N
     assert (dict(session.catalog.plain), session.catalog.names()) == ({}, ())
 
 
+def test_a_reader_whose_text_says_a_named_type_counts(session: Interpreter) -> None:
+    text = "CREATE TYPE whole AS BIGINT; CREATE MATERIALIZED VIEW w AS SELECT CAST(amount AS whole) AS n FROM large;"
+    for statements in (_SALES, text.split(";")[0], text.split(";")[1]):
+        say(session, statements)
+    with pytest.raises(NameInUse, match="'large' is read by 'w'"):
+        say(session, "DROP VIEW large")
+
+
 def test_a_plain_view_is_listed_described_and_explained(session: Interpreter) -> None:
     say(session, _SALES + _READER)
     assert [(row[0], row[1], row[-1]) for row in rows(session, "SHOW VIEWS")] == [
