@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.refresh.late import stage_tables
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.backup.image import read_latest
@@ -148,8 +148,7 @@ class _Found:
     def _bytes(self, view: View) -> int:
         total = 0
         with suppress(StrandlineError):  # what is broken is said by its state
-            for table in dict.fromkeys((view.name, *(each.table for each in plan(view, self._catalog).stages))):
-                path = self._lake.table(table)
+            for path in map(self._lake.table, stage_tables(self._lake, view.name)):
                 total += reader.size_bytes(path) if reader.head(path) is not None else 0
         return total
 

@@ -284,7 +284,7 @@ def report_of(stream: PipelineStream, began: float) -> RunReport:
     for table in _reported(stream.definitions):
         # A table that is itself broken is among the failures.
         with suppress(StoreError):
-            late = late_in(stream.lake, stages_of(table, stream.levels))
+            late = late_in(stream.lake, (stage.table for stage in stages_of(table, stream.levels)))
             report = stream.tallies.report(table, stream.lake.table(table), late)
             made += [report] if report is not None else []
     seconds = round(time.monotonic() - began, 3)

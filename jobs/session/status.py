@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.ivm.refresh.late import late_in
+from strandline.jobs.ivm.refresh.late import late_in, stage_tables
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SourceError
@@ -77,7 +76,7 @@ def _rows(
             yield (definition.pipeline, definition.name, "view", None, None, None, None, "", None, "partial")
             return
         case View():
-            late = _late(definition, catalog, lake)
+            late = late_in(lake, stage_tables(lake, definition.name))
             found = hindrances.of(definition.name)
             yield _row(definition, definition.name, "view", lake, log.versions(definition), late, found)
             if published(definition):
@@ -113,14 +112,6 @@ def _row(
     state = error or (hindrance.state if hindrance is not None else "behind" if behind else "fresh")
     record = head.record
     return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, state)
-
-
-def _late(view: View, catalog: Catalog, lake: LakeLayout) -> int | None:
-    try:
-        stages = plan(view, catalog).stages
-    except CorruptState:
-        return None  # the definition of something that the view reads is broken, and has a row of its own
-    return late_in(lake, stages)
 
 
 class Lags:

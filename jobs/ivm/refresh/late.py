@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.model.report import EarlyEvents
-from strandline.jobs.model.stage import AggregateStage, LatestStage, Stage
-from strandline.jobs.model.tables import definition_of
+from strandline.jobs.model.stage import LatestStage, Stage
+from strandline.jobs.model.tables import definition_of, is_shared, stage_number
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import TableMissing
 
@@ -42,14 +42,28 @@ def with_late_rows(
     return record if text is None else replace(record, late=(before or 0) + runtime.number(text))
 
 
-def late_in(lake: LakeLayout, stages: Iterable[Stage]) -> int | None:
-    """The late rows of all these stages' tables, by their last commits; None where none is ever late, or was counted.
+def stage_tables(lake: LakeLayout, view: str) -> tuple[str, ...]:
+    """The tables that a view's rows stand in, by its commits: its own, and those of its inner stages, shared or not.
 
     Raises:
         CorruptState, ForeignWrite: a table's log is broken.
     """
-    windowed = {stage.table for stage in stages if isinstance(stage, AggregateStage) and stage.late}
-    heads = [reader.head(lake.table(table)) for table in sorted(windowed)]
+    found = [view]
+    for table in found:
+        head = reader.head(lake.table(table))
+        read = (entry.rpartition("/")[2] for entry in (head.record.versions if head is not None else ()))
+        inner = (name for name in read if is_shared(name) or stage_number(view, name) is not None)
+        found += [name for name in inner if name not in found]
+    return tuple(found)
+
+
+def late_in(lake: LakeLayout, tables: Iterable[str]) -> int | None:
+    """The late rows of all these tables, by their last commits; None where none is ever late, or was counted.
+
+    Raises:
+        CorruptState, ForeignWrite: a table's log is broken.
+    """
+    heads = [reader.head(lake.table(table)) for table in dict.fromkeys(tables)]
     counts = [head.record.late for head in heads if head is not None and head.record.late is not None]
     return sum(counts) if counts else None
 

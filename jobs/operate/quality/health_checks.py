@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.expect.verdict import Verdict
-from strandline.jobs.ivm.plan.plan import plan
-from strandline.jobs.ivm.refresh.late import late_in
+from strandline.jobs.ivm.refresh.late import late_in, stage_tables
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import Ownership
@@ -89,7 +88,7 @@ class HealthChecks:
         return Verdict("dead_letters", rate <= _MOST, what, "warn", numbers)
 
     def _late_rows(self, view: View) -> Verdict:
-        late = late_in(self._lake, plan(view, self._catalog).stages)
+        late = late_in(self._lake, stage_tables(self._lake, view.name))
         if late is None:
             return Verdict("late_rows", True, "no row of this view is ever late")
         came = sum(self._came(name) for name in view.inputs)

@@ -12,7 +12,7 @@ from strandline.jobs.session.define.source import source_of
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.jobs.sql.statements import CreateSource, parse_one
-from strandline.state_store.commits import CommitRecord
+from strandline.state_store.commits import CommitRecord, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec
@@ -70,15 +70,15 @@ def test_status_sums_the_late_rows_of_all_stages_of_a_view(
     def late() -> dict[object, object]:
         return {row[1]: row[8] for row in status(settings).rows}
 
-    _table(lake, "w", late=None)
-    assert late() == {"s": None, "w": None}
     _table(lake, "w__stage_1", late=3)
+    assert late() == {"s": None, "w": None}, "none of its rows stands in it yet"
+    _table(lake, "w", late=None, reads="w__stage_1")
     assert late() == {"s": None, "w": 3}
 
 
-def _table(lake: LakeLayout, name: str, late: int | None) -> None:
+def _table(lake: LakeLayout, name: str, late: int | None, reads: str = "s") -> None:
     """An empty table whose record says how many rows came too late."""
     schema = pa.schema([pa.field("id", pa.int64())])
     ArrowTable(lake.table(name), schema, TableSpec(name, (("id", "BIGINT"),), "append")).create(
-        CommitRecord(0, late=late)
+        CommitRecord(0, vector={reads: TableVersion(0)}, late=late)
     )
