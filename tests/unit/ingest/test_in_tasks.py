@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -27,7 +28,9 @@ from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import VectorMismatch
 from strandline.state_store.layout import LakeLayout
 from tests.support.examples import examples
+from tests.support.lakes import s3_folder
 from tests.support.on_disk import on_disk
+from tests.support.s3_server import S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +77,7 @@ def take(
 ) -> list[Ingested]:
     """A micro-batch with these bounds."""
     reading = IntakeRange.after({}, load_settings(lake=lake.root), lake, SOURCES, {"events": "an id"})
-    small = SmallBatches(reading, on_disk(lake.checkpoint("p")), engine)
+    small = SmallBatches(reading, Path("unused: no query notes anything"), engine)
     targets = Target.of_all(SOURCES, lake, "p/1", reading.topic_ids)
     bounds = ({"events": start}, {"events": end})
     if way == "driver":
@@ -114,7 +117,7 @@ def stored(lake: LakeLayout) -> dict[str, tuple[list[dict[str, Any]], object]]:
     records=st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 50_000)), min_size=1, max_size=30),
     cuts=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.booleans(), st.sampled_from(WAYS)), max_size=4),
 )
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(5))
 def test_rows_letters_and_records_of_commits_are_those_of_the_driver(
     tmp_path_factory: pytest.TempPathFactory,
     duckdb_engine: DuckDBEngine,
@@ -134,6 +137,17 @@ def test_rows_letters_and_records_of_commits_are_those_of_the_driver(
         ]
     assert stored(lakes["mixed"]) == stored(lakes["driver"])
     assert committed_offsets(EVENTS, lakes["mixed"]) == {name: end for name, end in ends.items() if end}
+
+
+def test_tasks_write_to_an_object_store_too(s3_server: S3Server, duckdb_engine: DuckDBEngine) -> None:
+    lake = LakeLayout(s3_folder(s3_server))
+    ends = produced(lake, [(False, 0, 5), (True, 0, 1), (False, 1, 0)])
+    commits = take(lake, duckdb_engine, "tasks", {"0": 0, "1": 0}, ends)
+    assert {commit.table: commit.rows for commit in commits} == {
+        "events": 2, "events__dead_letters": 1, "users__log": 2, "users__dead_letters": 1,
+    }  # fmt: skip
+    rows, _ = stored(lake)["events"]
+    assert [(row["_partition"], row["id"], row["tags"]) for row in rows] == [(0, 0, ["0"]), (1, 2, ["2"])]
 
 
 def test_no_file_of_a_task_is_read_that_another_writer_has_overtaken(
