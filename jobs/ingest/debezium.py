@@ -46,6 +46,14 @@ _UNSENT: Final = "__debezium_unavailable_value"
 _UNSENT_FORMS: Final = (_UNSENT, _UNSENT.encode(), [_UNSENT], "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 """What stands for a value of PostgreSQL that is stored apart and was not changed: as text, bytes, array and base64."""
 _INEXACT: Final = (float, dict, list)
+_NOTHING: Final = frozenset({type(None)})
+_PASSING: Final = {
+    BaseType.BOOLEAN: frozenset({bool, type(None)}),
+    BaseType.INT: frozenset({int, type(None)}),
+    BaseType.BIGINT: frozenset({int, type(None)}),
+    BaseType.DOUBLE: frozenset({int, float, type(None)}),
+}
+"""Types of values that are what they are, whatever a schema says."""
 _FLAT: Final = "no Debezium envelope with op, before and after: of rows that are unwrapped VALUE_FORMAT is 'JSON'"
 
 
@@ -131,6 +139,7 @@ class ChangeStream:
         self._values = values
         self._key_documents = keys
         self._columns = tuple(column for column in source.columns if column.header is None)
+        self._passing = [(column, _PASSING.get(column.type.base, _NOTHING)) for column in self._columns]
         self._keys = tuple(column for column in source.columns if column.key)
         self._reading = Reading.of(source.options)
 
@@ -162,7 +171,7 @@ class ChangeStream:
             if key is not None and self._key_documents is not None:
                 opened.add(records, row, self._key_image(key), gone=True)
             return
-        if not isinstance(value.value, Mapping):
+        if not isinstance(value.value, dict):
             raise Unreadable(_FLAT)
         operation = value.value.get("op")
         match operation:
@@ -182,18 +191,21 @@ class ChangeStream:
     def _image(self, value: Document, key: bytes | None) -> dict[str, Any]:
         """{column: value} of the row that is there after a change."""
         before, after = value.value.get("before"), value.value.get("after")
-        if not isinstance(after, Mapping):
+        if not isinstance(after, dict):
             raise Unreadable("there is no row in 'after'")
-        if isinstance(before, Mapping):
+        if isinstance(before, dict):
             self._check_same_key(before, after)
         schemas = _fields(_fields(value.schema).get("after"))
         written: Mapping[str, Any] | None = None
         image: dict[str, Any] = {}
-        for column in self._columns:
-            name = find(column.name, after)
+        for column, passing in self._passing:
+            name = column.name if column.name in after else find(column.name, after)
             if name is None:
                 continue
             found = after[name]
+            if type(found) in passing:
+                image[column.name] = found
+                continue
             if isinstance(found, str | bytes | list) and found in _UNSENT_FORMS:
                 found = _sent_before(column, name, before)
             elif isinstance(found, _INEXACT) and column.type.base is not BaseType.DOUBLE:
@@ -245,6 +257,8 @@ class ChangeStream:
             return self._reading.value(value, column.type, schema)
         except Misfit as error:
             raise Unreadable(f"column '{column.name}': {error}") from None
+        except (TypeError, AttributeError, KeyError, RecursionError):  # a schema may hold anything
+            raise Unreadable(f"column '{column.name}': its schema is not one of Kafka Connect") from None
 
     def _check_same_key(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Check that an update leaves its row its key: of others Debezium makes a delete and a create.
@@ -371,8 +385,10 @@ def _avro(source: Source, role: Role, registry: Callable[[], SchemaRegistryClien
 
 def _fields(schema: Any) -> dict[str, Schema]:
     """{field: its schema} of a struct; none of what is no struct."""
-    fields = schema.get("fields") if isinstance(schema, Mapping) else None
-    return {each["field"]: each for each in fields or () if isinstance(each, Mapping) and "field" in each}
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    if not isinstance(fields, list):
+        return {}
+    return {name: each for each in fields if isinstance(each, dict) and isinstance(name := each.get("field"), str)}
 
 
 def _sent_before(column: Column, name: str, before: Any) -> Any:

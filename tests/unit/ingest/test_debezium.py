@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strandline.jobs.ingest.debezium import ChangeStream, open_changes, open_writer
 from strandline.jobs.ingest.logs.log import Records
@@ -110,6 +112,28 @@ def test_a_record_that_is_broken_keeps_its_bytes_and_its_place() -> None:
     assert opened.offsets == [1, 2, 3]
     assert {place: text.split(":")[0] for place, text in errors.items()} == {0: "not JSON", 2: "not JSON"}
     assert (opened.payloads[0], opened.keys[2], opened.values[2]) == (b"{", b"{", None)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.sampled_from(["c", "d", "AfQ="]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["schema", "payload", "op", "before", "after", "id", "v", "price", "type", "name", "fields",
+                         "field", "parameters", "scale", "value"]), inner, max_size=5),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@given(st.tuples(_JSON, _JSON), st.sampled_from(["id", "v", "price", "at"]))
+def test_whatever_a_record_holds_it_is_a_row_or_broken(pair: tuple[Any, Any], name: str) -> None:
+    columns = (*_COLUMNS, Column("at", t.TIMESTAMP), Column("s", t.struct(("v", t.array(t.decimal(4, 1))))))
+    schema, value = pair
+    fields = [{"field": "after", "fields": [{"field": name, **schema} if isinstance(schema, dict) else schema]}]
+    after = {"id": 1, "s": value, name: value}
+    wrapped = {"schema": {"fields": fields}, "payload": {"op": "c", "after": after}}
+    found = rows(source(columns), (value, value), (schema, {"op": "c", "after": value}), (None, wrapped))
+    assert len(found) <= 3
+    assert all(isinstance(each, str | tuple) for each in found)
 
 
 def test_a_truncation_stops_and_says_where() -> None:
