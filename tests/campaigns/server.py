@@ -120,7 +120,7 @@ def _until_right(server: Server) -> None:
     """Wait until it answers from the replica."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        with suppress(OSError, http.client.HTTPException):
+        with suppress(OSError, http.client.HTTPException, KeyError):
             if look_up(server.web) == ANSWER:
                 return
         time.sleep(0.1)
