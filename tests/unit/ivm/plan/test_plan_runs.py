@@ -16,7 +16,7 @@ from tests.unit.ivm.plan.cases_by_hand import CASES
 from tests.unit.ivm.plan.queries_by_hand import SOURCES, VALUES, groups
 
 # After the first, in which all rows there are come in.
-EPOCHS = 8 if AT_LENGTH else 2
+EPOCHS = 8 if AT_LENGTH else 3
 
 
 @pytest.mark.share(2)
