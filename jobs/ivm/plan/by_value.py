@@ -223,6 +223,8 @@ def _over(stage: AggregateStage, families: Sequence[_Family], read: Sequence[Inp
     wanted = {column.name for each in group for column in columns_in(each.expression)} | set(EVENT_ORDER)
     trees = [tree for call in calls for tree in (*call.arguments, call.filter) if tree is not None]
     wanted |= {column.name for tree in trees for column in columns_in(tree)}
+    # A row on which a column fails is in no group, also where no group has that column.
+    wanted |= {each.name for core in stage.body for each in core.columns if can_fail(each.expression)}
     values = [each for family in families for each in family.columns() if each[0] in wanted]
     absent = [Output(name, exp.Null(), kind) for name, _, kind in values]
     rows = []

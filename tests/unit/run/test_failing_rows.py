@@ -439,6 +439,15 @@ def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Setti
     assert made.wrong(*sets) == []
 
 
+def test_nor_are_its_different_values(settings: Settings, lake: LakeLayout) -> None:
+    """They have rows of their own, which know nothing of the columns that their set lacks."""
+    view = "CREATE MATERIALIZED VIEW v AS SELECT COUNT(DISTINCT kind) AS d FROM s GROUP BY CUBE (10 / n, kind);"
+    made = Failing(settings, lake, view)
+    made.came([(1, 0, None, "a"), (2, 2, None, "b")])
+    assert made.rows("v") == [(1,)] * 4
+    assert made.wrong("v") == []
+
+
 def test_a_row_that_fails_beside_a_window_function_is_in_no_window(settings: Settings, lake: LakeLayout) -> None:
     """What stands beside the call is the row's own: it does not stop the view, whatever QUALIFY keeps."""
     ranked = "ROW_NUMBER() OVER (PARTITION BY kind ORDER BY id)"
