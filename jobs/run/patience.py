@@ -18,7 +18,7 @@ with every view refreshed.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -28,10 +28,8 @@ from strandline.state_store.delta.log import newest_version
 from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
-    from strandline.jobs.run.schedule import RefreshUnit
+    from strandline.jobs.run.schedule import Levels, RefreshUnit
     from strandline.state_store.layout import LakeLayout
-
-Levels = Sequence[Sequence["RefreshUnit"]]
 
 _AHEAD_SECONDS: Final = 2.0
 """How long before its target a refresh begins, beside the time that it takes: the run looks once a second, and a

@@ -19,7 +19,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.errors import EngineRefused
 from strandline.jobs.run.patience import without
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
-from strandline.jobs.run.schedule import RefreshUnit
+from strandline.jobs.run.schedule import Levels
 from strandline.state_store.storage.requests import REQUESTS, Requests
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.duckdb.engine import DuckDBEngine
-
-Levels = Sequence[Sequence[RefreshUnit]]
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,10 @@ class RefreshUnit:
         return tables.dead_letters(self.name if stage is self.stages[-1] else stage.table)
 
 
+Levels = Sequence[Sequence[RefreshUnit]]
+"""Refresh units, each level reading earlier ones only."""
+
+
 def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list[RefreshUnit]]:
     """The maintained definitions of a pipeline in levels: a level reads earlier levels only.
 

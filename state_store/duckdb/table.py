@@ -188,10 +188,7 @@ class DuckDBTable(StoredTable):
         return self._counted(streamed(self._connection, text), tally)
 
     def _counted(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> Iterator[pa.Table]:
-        for batch in batches:
-            rows = pa.Table.from_batches([conformed(batch, self._schema)])
-            tally.insert(rows, self.spec.visible)
-            yield rows
+        return tally.inserting(batches, self._schema, self.spec.visible)
 
     def _listed(self, changes: str, counts: ChangeCounts, record: CommitRecord) -> Staged:
         """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
@@ -250,14 +247,8 @@ def write_rows(groups: Iterable[pa.RecordBatch], spec: TableSpec, path: LakePath
     tally = Tally()
     stored = schema_json(spec.stored)
     schema = arrow_schema(stored)
-
-    def counted() -> Iterator[pa.Table]:
-        for group in groups:
-            rows = pa.Table.from_batches([conformed(group, schema)])
-            tally.insert(rows, spec.visible)
-            yield rows
-
-    staged = stage_files(_by_file(counted()), schema, path, epoch, spec.indexed)
+    rows = tally.inserting(groups, schema, spec.visible)
+    staged = stage_files(_by_file(rows), schema, path, epoch, spec.indexed)
     return WrittenRows(staged.tagged(tally.by_file(_GROUPS_PER_FILE), stored), tally.digest)
 
 
@@ -326,10 +317,8 @@ class Upserts:
         """The rows to store, in batches, counted on the way."""
         listed = ", ".join(map(quoted, self._schema.names))
         new = f"{_HERE} AND ({OLD} IS NULL OR NOT ({self._unchanged}))"
-        for batch in streamed(self._connection, f"SELECT {listed} FROM {_UPSERTS} WHERE {new}"):
-            rows = pa.Table.from_batches([conformed(batch, self._schema)])
-            tally.insert(rows, self._spec.visible)
-            yield rows
+        batches = streamed(self._connection, f"SELECT {listed} FROM {_UPSERTS} WHERE {new}")
+        return tally.inserting(batches, self._schema, self._spec.visible)
 
     def _equal(self, names: Sequence[str]) -> str:
         """The condition that these columns are as they were."""
@@ -417,6 +406,15 @@ class Tally:
             self._awaited.append(self._beside.submit(digest_of_table, batches))
             self._add_hashed(leaving=_AHEAD)
         self._keep(rows, 1)
+
+    def inserting(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, visible: Sequence[str]
+    ) -> Iterator[pa.Table]:
+        """The batches as rows to be stored, each counted as it is taken."""
+        for batch in batches:
+            rows = pa.Table.from_batches([conformed(batch, schema)])
+            self.insert(rows, visible)
+            yield rows
 
     def retract(self, rows: pa.RecordBatch, visible: Sequence[str], files: Sequence[str], numbers: pa.Array) -> None:
         """Count rows that go.

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import pytest
 
-from strandline.jobs.ingest import event_logs
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.settings import IngestSettings, Settings
@@ -27,10 +26,10 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
+from tests.support.broken_drains import broken_drain
 
 EXAMPLES: Final = int(os.environ.get("STRANDLINE_CHANGE_EXAMPLES", "4"))
 _EACH: Final = 4
-_PLACES: Final = ("before-log-commit", "after-log-commit")
 _TEXT: Final = """
     CREATE TABLE orders (id INT PRIMARY KEY, shop VARCHAR, price DECIMAL(12, 2), at TIMESTAMP)
       WITH (KAFKA_TOPIC = 'db.orders', PARTITIONS = {partitions}, VALUE_FORMAT = 'DEBEZIUM_JSON',
@@ -41,10 +40,6 @@ _TEXT: Final = """
 
 Row = tuple[str | None, Decimal, int]
 """shop, price, microseconds since 1970."""
-
-
-class _Broken(BaseException):
-    """What stands for the end of the process."""
 
 
 class _Database:
@@ -185,21 +180,9 @@ class _Example:
         drain(self._settings, "p", in_driver=True)
 
     def _break_off(self) -> None:
-        """A drain that ends at some point of its intake, as a killed process does."""
-        passes, wanted = self._pick.randrange(1, 4), self._pick.choice(_PLACES)
-
-        def failpoint(name: str) -> None:
-            nonlocal passes
-            passes -= name == wanted
-            if passes == 0:
-                raise _Broken
-
-        with self._monkeypatch.context() as patched:
-            patched.setattr(event_logs, "failpoint", failpoint)
-            try:
-                drain(self._settings, "p", in_driver=True)
-            except _Broken:
-                self._database.told.append(f"broken off {wanted}")
+        place = broken_drain(self._settings, "p", self._pick, self._monkeypatch)
+        if place is not None:
+            self._database.told.append(f"broken off {place}")
 
     def _compare(self) -> None:
         letters = LakeLayout(self._settings.lake).table("orders__dead_letters")

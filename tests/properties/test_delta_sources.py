@@ -17,16 +17,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from strandline.jobs.ingest import event_logs
 from strandline.jobs.model.settings import IngestSettings, Settings
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
+from tests.support.broken_drains import broken_drain
 from tests.support.foreign_table import ForeignHistory
 
 EXAMPLES: Final = int(os.environ.get("STRANDLINE_FOREIGN_EXAMPLES", "60"))
 _EACH: Final = 10
-_PLACES: Final = ("before-log-commit", "after-log-commit")
 
 _VIEWS: Final = {
     "sums": "SELECT cat, COUNT(*) AS rows, CAST(SUM(n) AS BIGINT) AS total, MAX(v) AS most FROM orders GROUP BY cat",
@@ -34,10 +33,6 @@ _VIEWS: Final = {
     "chosen": "SELECT id, v FROM orders WHERE n > 0",
     "pairs": "SELECT a.id, b.cat FROM orders a JOIN orders b ON a.n = b.n WHERE a.v > 0",
 }
-
-
-class _Broken(BaseException):
-    """What stands for the end of the process."""
 
 
 def _seed() -> int:
@@ -105,22 +100,9 @@ class _Example:
         drain(self._settings, "p", in_driver=True)
 
     def _break_off(self) -> None:
-        """A drain that ends at some point of its intake, as a killed process does."""
-        passes = self._pick.randrange(1, 4)
-        wanted = self._pick.choice(_PLACES)
-
-        def failpoint(name: str) -> None:
-            nonlocal passes
-            passes -= name == wanted
-            if passes == 0:
-                raise _Broken
-
-        with self._monkeypatch.context() as patched:
-            patched.setattr(event_logs, "failpoint", failpoint)
-            try:
-                drain(self._settings, "p", in_driver=True)
-            except _Broken:
-                self._foreign.told.append(f"broken off {wanted}")
+        place = broken_drain(self._settings, "p", self._pick, self._monkeypatch)
+        if place is not None:
+            self._foreign.told.append(f"broken off {place}")
 
     def _compare(self) -> None:
         names = [column for column in ("id", "cat", "n", "v", "tags", "note") if column in self._columns()]

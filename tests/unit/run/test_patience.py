@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
+from benchmarks.patience import Clock
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.errors import OptionRefused
@@ -35,19 +34,6 @@ CREATE TABLE page AS SELECT q + 1 AS q FROM most;
 CREATE MATERIALIZED VIEW counted AS SELECT COUNT(*) AS n FROM sales;
 CREATE TABLE quiet WITH (FRESHNESS = 'downstream') AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop;
 """
-
-
-@dataclass
-class Clock:
-    """The clock of a run: the host's, moved on by hand."""
-
-    ahead: float = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.ahead
-
-    def time(self) -> float:
-        return time.time() + self.ahead
 
 
 @pytest.fixture
