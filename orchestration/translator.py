@@ -35,7 +35,7 @@ from strandline.orchestration.metadata import (
     schema_of,
     served,
 )
-from strandline.orchestration.ownership import ownership_of
+from strandline.orchestration.ownership import origin_of, ownership_of, with_description
 from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, code_hash, identifier, localized
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
@@ -243,9 +243,10 @@ class Translator:
                 "dagster/storage_kind": "deltalake",
                 # Not a path: Dagster's page shows texts and URLs alone under this label.
                 "dagster/uri": str(self._lake.table(table)),
+                **origin_of(definition, role),
                 **(metadata or {}),
             },
-            **others,
+            **{**others, "description": with_description(definition, role, others["description"])},
         )
         return localized(spec, definition.name, self._name_map)
 

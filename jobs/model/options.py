@@ -61,7 +61,8 @@ class ViewOptions:
         )
 
 
-# Ownership of a source or view: who answers for it, how fresh it must be, and what its rows are expected to be.
+# Ownership of a source or view: what it is for people, who answers for it, how fresh it must be, and what its rows are
+# expected to be.
 #
 # | option | value | says |
 # | --- | --- | --- |
@@ -69,11 +70,13 @@ class ViewOptions:
 # | TAGS | `domain=parcels, internal` | labels for people and tools |
 # | FRESHNESS | `5 seconds`, `downstream` | how long an event may wait for the rows (`jobs.run.patience`) |
 # | EXPECT | expectations, as YAML | what is checked of the rows (`jobs.operate.quality`) |
+# | DESCRIPTION | a text, Markdown | what it is, for people |
+# | ORIGIN | a text | what its SQL was made from: a function in Python, a model of dbt |
 #
 # Rows depend on none of these but expectations with quarantine, which are part of the view's query
 # (`jobs.query.clauses.quarantine`). All others may change at any time, also beside a running stream.
 
-OWNERSHIP_OPTIONS: Final = ("OWNER", "TAGS", "FRESHNESS", "EXPECT")
+OWNERSHIP_OPTIONS: Final = ("OWNER", "TAGS", "FRESHNESS", "EXPECT", "DESCRIPTION", "ORIGIN")
 
 DOWNSTREAM: Final = "downstream"
 """The FRESHNESS of rows that are refreshed when what reads them is."""
@@ -118,6 +121,8 @@ class Ownership:
         tags: {key: value}; the value of a tag without one is empty.
         freshness_seconds: None when there is no target.
         downstream: the rows are refreshed when what reads them is, and have no target of their own.
+        description: what it is, for people; Markdown.
+        origin: what its SQL was made from.
     """
 
     owners: tuple[str, ...] = ()
@@ -125,6 +130,8 @@ class Ownership:
     freshness_seconds: float | None = None
     downstream: bool = False
     expectations: tuple[Expectation, ...] = ()
+    description: str | None = None
+    origin: str | None = None
 
     @property
     def patience(self) -> float | None:
@@ -151,6 +158,8 @@ class Ownership:
             freshness_seconds=None if freshness is None or freshness == DOWNSTREAM else float(freshness),
             downstream=freshness == DOWNSTREAM,
             expectations=tuple(Expectation(**each) for each in json.loads(options.get("EXPECT", "[]"))),
+            description=options.get("DESCRIPTION"),
+            origin=options.get("ORIGIN"),
         )
 
 

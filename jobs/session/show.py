@@ -13,6 +13,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.options import Ownership
 from strandline.jobs.serve.format import TextTable, cell
 from strandline.jobs.serve.results import Document, Rows
 from strandline.jobs.session.catalog_changes import described
@@ -66,6 +67,7 @@ def description(name: str, catalog: Catalog, lake: LakeLayout, *, extended: bool
         **({"stored_as": name} if name in name_map.names else {}),
         "kind": "materialized view" if isinstance(definition, View) and definition.materialized else definition.kind,
         "pipeline": definition.pipeline,
+        **_about(definition),
         "columns": [{"name": c.name, "type": str(c.type), "key": c.key} for c in definition.columns],
     }
     if isinstance(definition, Source):
@@ -84,10 +86,17 @@ def description(name: str, catalog: Catalog, lake: LakeLayout, *, extended: bool
     if extended:
         data |= {
             "sql": shown_text(definition.sql, catalog),
+            **({"origin": origin} if (origin := Ownership.read(definition.options).origin) is not None else {}),
             "path": str(lake.table(name)),
             **_state(name, name_map, lake),
         }
     return Document(data, _as_text(name_map.localized(described(definition)), data))
+
+
+def _about(definition: Source | View) -> dict[str, str]:
+    """What the definition says of itself to people."""
+    said = Ownership.read(definition.options)
+    return {} if said.description is None else {"description": said.description}
 
 
 def _plain_description(view: PlainView, catalog: Catalog) -> Document:
@@ -207,11 +216,15 @@ def _state(name: str, name_map: NameMap, lake: LakeLayout) -> dict[str, Any]:
     }
 
 
+_LONG = ("sql", "origin")
+"""Facts of many lines, which stand below the others."""
+
+
 def _as_text(title: str, data: dict[str, Any]) -> str:
     columns = [(c["name"], c["type"], "key" if c["key"] else "") for c in data["columns"]]
-    facts = [(name, value) for name, value in data.items() if name not in ("name", "columns", "sql")]
+    facts = [(name, value) for name, value in data.items() if name not in ("name", "columns", *_LONG)]
     parts = [title, _table(("column", "type", ""), columns), _table(("property", "value"), facts)]
-    return "\n".join([*parts, data["sql"]] if "sql" in data else parts)
+    return "\n".join([*parts, *(data[each] for each in _LONG if each in data)])
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -1,4 +1,5 @@
-"""The options OWNER, TAGS, FRESHNESS and EXPECT of a source or view, checked and brought into one form.
+"""The options OWNER, TAGS, FRESHNESS, EXPECT, DESCRIPTION and ORIGIN of a source or view, checked and brought into
+one form.
 
 EXPECT is a list in YAML (so JSON will do), each entry an expectation of Great Expectations with its arguments:
 
@@ -36,7 +37,7 @@ _ENTRY_KEYS = ("severity", "blocking", "quarantine")
 
 
 def checked(option: Option) -> str:
-    """The value of one of the four options in the form that is stored.
+    """The value of one of these options in the form that is stored.
 
     Raises:
         OptionRefused: the value is not of the option's form.
@@ -93,6 +94,12 @@ def _freshness(option: Option) -> str:
             "write for example '5 seconds', or 'downstream'",
         )
     return f"{seconds:g}"
+
+
+def _text(option: Option) -> str:
+    if not option.value.strip():
+        raise error(OptionRefused, option, f"{option.name} is empty", "leave it out, or write a text")
+    return option.value.strip()
 
 
 def _expect(option: Option) -> str:
@@ -163,4 +170,6 @@ _READERS: Mapping[str, Callable[[Option], str]] = {
     "TAGS": _tags,
     "FRESHNESS": _freshness,
     "EXPECT": _expect,
+    "DESCRIPTION": _text,
+    "ORIGIN": _text,
 }

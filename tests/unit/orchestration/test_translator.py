@@ -16,6 +16,7 @@ from strandline.jobs.model.definitions import Column, Definition, InsertQuery, S
 from strandline.jobs.model.settings import Settings
 from strandline.orchestration.definitions import build
 from strandline.orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
+from strandline.orchestration.ownership import ORIGIN
 from strandline.orchestration.roles import Role, identifier, role_of, table_of
 from strandline.orchestration.translator import Translator
 from strandline.state_store.layout import LakeLayout
@@ -186,6 +187,17 @@ def test_description_shows_the_statements_as_written(translator: Translator) -> 
     description = specs_of(translator)["logs/checkins__log"].description or ""
     assert f"```sql\n{CHECKINS.sql}\n```" in description
     assert f"```sql\n{FEED.sql}\n```" in description
+
+
+def test_an_asset_with_the_rows_begins_with_what_the_definition_says_of_itself(translator: Translator) -> None:
+    said = {"DESCRIPTION": "Where each package is.", "ORIGIN": "def locations(checkins): ..."}
+    for definition in (replace(LOCATIONS, options=said), replace(ROME, options=said), replace(OWNERS, options=said)):
+        told = {role_of(spec) for spec in translator.specs(definition) if "package" in (spec.description or "")}
+        shown = {role_of(spec) for spec in translator.specs(definition) if ORIGIN in spec.metadata}
+        assert told == shown == ({Role.LOG, Role.TABLE} if definition.name == "owners" else {Role.PROJECTION})
+    spec = translator.specs(replace(LOCATIONS, options=said))[0]
+    assert (spec.description or "").startswith("Where each package is.\n\nProjection `locations`")
+    assert spec.metadata[ORIGIN].value == "````\ndef locations(checkins): ...\n````"
 
 
 def test_columns_carry_our_types_and_say_which_are_the_key(translator: Translator) -> None:

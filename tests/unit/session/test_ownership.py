@@ -57,6 +57,18 @@ def test_the_yaml_beside_a_file_says_what_with_says(file: Path, settings: Settin
     assert options_of(settings, "s") == Ownership()
 
 
+def test_a_description_may_change_at_any_time_and_describe_shows_it(settings: Settings) -> None:
+    session = Interpreter(settings)
+    view = VIEW.replace(" AS ", " WITH (DESCRIPTION = 'What is {}') AS ", 1)
+    list(session.run(STREAM + view.format("sold")))
+    (said,) = session.run(view.format("sold, and ''where''"))
+    assert "replaced" in str(said)
+    (shown,) = session.run("DESCRIBE v EXTENDED;")
+    assert "What is sold, and 'where'" in str(shown)
+    with pytest.raises(OptionRefused, match="ORIGIN is empty"):
+        list(session.run(view.replace("DESCRIPTION = 'What is {}'", "ORIGIN = ''")))
+
+
 def test_with_says_it_in_sql(settings: Settings) -> None:
     message(
         Interpreter(settings),
