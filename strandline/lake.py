@@ -14,6 +14,7 @@ from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import ModuleType
 
     import pandas as pd
     import polars as pl
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.report import RunReport
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.session.apply import Applied
+    from strandline.jobs.session.apply import Applied, ApplyPlan
+    from strandline.jobs.session.python_views import PythonView
 
 
 def open_lake(path: str | Path | None = None, **settings: object) -> Lake:
@@ -162,15 +164,40 @@ class Lake:
 
     # --- changing -------------------------------------------------------------------------------------------------
 
-    def apply(self, file: str | Path) -> Applied:
-        """Register the definitions of a `.sql` file as the pipeline named after it: all of them, or none.
+    def apply(self, what: str | Path | ModuleType | PythonView, *, pipeline: str | None = None) -> Applied:
+        """Register definitions: all of them, or none. What is there as it is stays, a view that is not is replaced.
+
+        Args:
+            what: a `.sql` file, which is the pipeline named after it; a module with views (`strandline.views`), or one
+                view.
+            pipeline: of new views in Python; default: the name of their module.
 
         Raises:
-            SqlError: a statement is refused, with file, line and column; nothing was changed.
+            SqlError: a definition is refused, with file, line and column; nothing was changed.
+            SettingsError: Ibis, which views in Python need, is not installed.
+            WriterBusy, EventsGone: of a view that would be replaced.
         """
-        from strandline.jobs.session.apply import apply
+        if isinstance(what, str | Path):
+            from strandline.jobs.session.apply import apply
 
-        return apply(Path(file), self.settings)
+            return apply(Path(what), self.settings)
+        from strandline.jobs.session.python_views import apply_views
+
+        return apply_views(what, self.settings, pipeline)
+
+    def plan(self, what: str | Path | ModuleType | PythonView, *, pipeline: str | None = None) -> ApplyPlan:
+        """What `apply` would do, to print; nothing is changed. Arguments and errors as of that."""
+        if isinstance(what, str | Path):
+            from strandline.jobs.session.apply import plan_apply
+
+            return plan_apply(Path(what), self.settings)
+        from strandline.jobs.session.python_views import plan_views
+
+        return plan_views(what, self.settings, pipeline)
+
+    def statement(self, view: PythonView) -> str:
+        """The SQL that a view in Python stands for. Errors as of `apply`."""
+        return view.statement(Catalog(self._layout)).sql
 
     def drain(self, pipeline: str, session: SparkSession | None = None) -> RunReport:
         """Bring a pipeline up to what its topics hold now.

@@ -43,6 +43,7 @@ TOOLS: dict[str, tuple[str, ...]] = {
 """Packages beside the product, which no room imports, and what each of them may import of the others."""
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
+    "ibis": ("sql",),
     "dagster": ("orchestration", "strandline"),
     "sqlglot": tuple(room for room in ROOMS if room not in ("state_store", "replicas")),
 }

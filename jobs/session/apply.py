@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.results import Result
     from strandline.jobs.session.catalog_changes import Change
+
+
+MadeStatement = Callable[[Catalog], catalog_changes.Defining]
+"""Makes a statement with stored names from what is in the catalog by then."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def plan_apply(path: Path, settings: Settings) -> ApplyPlan:
     with in_file(path):
         interpreter = Interpreter(settings, pipeline_of(path))
         _, functions, _, defining = _read(path, interpreter)
-        changes = _rehearse(functions, defining, interpreter)
+        changes = rehearse(functions, defining, interpreter)
         missing = _missing(changes, interpreter)
         return plan_of(interpreter.pipeline, changes, missing, interpreter.catalog, interpreter.lake)
 
@@ -131,7 +136,7 @@ def plan_apply(path: Path, settings: Settings) -> ApplyPlan:
 def _applied(path: Path, settings: Settings) -> Applied:
     interpreter = Interpreter(settings, pipeline_of(path))
     types, functions, others, defining = _read(path, interpreter)
-    _rehearse(functions, defining, interpreter)
+    rehearse(functions, defining, interpreter)
     for statement in types:
         create_type(statement, interpreter.catalog)
     made = tuple(interpreter.register_function(statement) for statement in functions)
@@ -168,8 +173,10 @@ def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
     return (interpreter.execute(statement) for statement in statements)
 
 
-def _rehearse(
-    functions: Sequence[CreateFunction], statements: Sequence[catalog_changes.Defining], interpreter: Interpreter
+def rehearse(
+    functions: Sequence[CreateFunction],
+    statements: Sequence[catalog_changes.Defining | MadeStatement],
+    interpreter: Interpreter,
 ) -> tuple[catalog_changes.Change, ...]:
     """Register the statements in a copy of the catalog first, so that an error changes nothing; return the changes."""
     changes: list[catalog_changes.Change] = []
@@ -184,7 +191,8 @@ def _rehearse(
                 catalog.replace(each.definition)
         for function in functions:
             register_function(function, catalog, interpreter.settings.functions.modules)
-        for statement in statements:
+        for each_statement in statements:
+            statement = each_statement(catalog) if callable(each_statement) else each_statement
             if isinstance(statement, CreateSource):
                 statement = catalog_changes.resolved_source(statement, catalog, interpreter.settings, interpreter.lake)
             rehearsed = partial(_rehearse_replacement, catalog, interpreter.lake)
@@ -424,11 +432,11 @@ def _with_options(statement: AnyStatement, entries: Mapping[str, Mapping[str, An
         if str(key).upper() not in OWNERSHIP_OPTIONS:
             known = ", ".join(name.lower() for name in OWNERSHIP_OPTIONS)
             raise OptionRefused(f"'{key}' is no option of {sidecar.name}", hint=f"use one of {known}")
-        added.append(Option(str(key).upper(), _text(value)))
+        added.append(Option(str(key).upper(), option_text(value)))
     return replace(statement, options=(*statement.options, *added))
 
 
-def _text(value: object) -> str:
+def option_text(value: object) -> str:
     """The value as a WITH option writes it: tags and owners with commas, expectations as YAML."""
     match value:
         case dict():
