@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from strandline.jobs.model.relation import WINDOW_BOUNDS
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
+from strandline.jobs.model.relation import ITSELF, WINDOW_BOUNDS
+from strandline.jobs.model.stage import (
+    AggregateStage,
+    AnalyticStage,
+    Core,
+    LatestStage,
+    MapStage,
+    RecursiveStage,
+    Stage,
+    body_of,
+)
 
 if TYPE_CHECKING:
     from strandline.jobs.model.stage import Plan
@@ -56,6 +65,8 @@ def _of_column(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator
             yield from _of_body(stage, name, stages)
         case LatestStage():
             yield InputColumn(stage.input.name, name)
+        case RecursiveStage():
+            yield from _of_recursion(stage, name, stages)
         case AggregateStage() | AnalyticStage():
             output = next((each.expression for each in stage.outputs if each.name == name), None)
             for read in _names(output) if output is not None else [name]:
@@ -90,13 +101,25 @@ def _of_body(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[I
             yield from _of_expression(core, column.expression, stages)
 
 
+def _of_recursion(stage: RecursiveStage, name: str, stages: Mapping[str, Stage]) -> Iterator[InputColumn]:
+    """The origins of a column of a recursion, and of those of its columns that it follows from."""
+    names = [name]
+    for each in names:
+        yield from _of_body(stage, each, stages)
+        for core in stage.steps:
+            itself = next(part.alias for part in core.inputs if part.relation.name == ITSELF)
+            value = next(output.expression for output in core.columns if output.name == each)
+            read = dict.fromkeys(column.name for column in value.find_all(exp.Column) if column.table == itself)
+            names += [column for column in read if column not in names]
+
+
 def _of_expression(core: Core, node: exp.Expr, stages: Mapping[str, Stage]) -> Iterator[InputColumn]:
     for column in node.find_all(exp.Column):
         source = next((each.relation for each in core.inputs if each.alias == column.table), None)
         item = next((each.expression for each in core.expand if each.name == column.name), None)
         if source is not None and source.name in stages:
             yield from _of_column(stages[source.name], column.name, stages)
-        elif source is not None:
+        elif source is not None and source.name != ITSELF:
             yield InputColumn(source.name, column.name)
         elif item is not None:
             yield from _of_expression(core, item, stages)

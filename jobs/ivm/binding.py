@@ -24,7 +24,7 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import decide
-from strandline.jobs.ivm.rules.maintenance import check_written, late_rows, maintenance
+from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, late_rows, maintenance
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.model import tables
@@ -83,7 +83,8 @@ class Binding:
                 bind_on_duckdb(connection, texts, functions)
         for first, *_ in forms:
             # Binding by sqlglot is slow: the text with the most parts, of the form that is run first, stands for all.
-            bind_on_spark(changes_of(first, "spark"))
+            if "spark" in engines_for(first):
+                bind_on_spark(changes_of(first, "spark"))
         self._bound.append(definition)
 
     def _engine(self, catalog: Catalog) -> DuckDBEngine:

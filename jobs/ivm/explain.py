@@ -15,10 +15,11 @@ from strandline.jobs.ivm.refresh.epoch import in_words
 from strandline.jobs.ivm.rules.aggregate import recomputed
 from strandline.jobs.ivm.rules.delta_join import equalities
 from strandline.jobs.ivm.rules.lookups import plan_lookups
-from strandline.jobs.ivm.rules.maintenance import late_rows
+from strandline.jobs.ivm.rules.maintenance import engines_for, late_rows
 from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
 from strandline.jobs.ivm.rules.stored import state_type
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.relation import ITSELF
 from strandline.jobs.model.stage import (
     JOIN_WORDS,
     AggregateCall,
@@ -31,6 +32,7 @@ from strandline.jobs.model.stage import (
     MapStage,
     Output,
     Plan,
+    RecursiveStage,
     Stage,
     body_of,
     inputs_of,
@@ -83,7 +85,8 @@ def _text(title: str, of: Plan, refresh: Refresh, *, maintenance: bool) -> str:
         lines += ["", f"stage {number} of {len(of.stages)}: {rule(stage)}"]
         lines += [f"  {name:<9}{value}" for name, value in facts(stage, refresh)]
         if maintenance:
-            lines += ["", *(f"    {line}" for line in maintenance_text(stage, "spark").splitlines())]
+            text = maintenance_text(stage, engines_for(stage)[0])
+            lines += ["", *(f"    {line}" for line in text.splitlines())]
             late = late_rows(stage, "spark", [each.alias for each in inputs_of(stage)])
             if late is not None:
                 lines += ["", "  late rows are counted by", "", *(f"    {line}" for line in late.splitlines())]
@@ -127,6 +130,8 @@ def rule(stage: Stage) -> str:
             return "changes are folded per group and merged with what the group's row keeps"
         case AnalyticStage():
             return f"{'the touched partitions are' if stage.partition else 'all rows are'} computed again"
+        case RecursiveStage():
+            return "all rounds of the recursion are computed again, and compared with the stored rows"
         case MapStage():
             return _map_rule(stage)
 
@@ -135,7 +140,9 @@ def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
     """The lines about the stage's inputs, columns, calls, table, state and refresh."""
     body = body_of(stage)
     for number, core in enumerate(body, 1):
-        if len(body) > 1:
+        if isinstance(stage, RecursiveStage):
+            yield ("begins" if core in stage.seed else "follows"), ""
+        elif len(body) > 1:
             yield f"branch {number}", ""
         yield from _core(core, with_columns=not isinstance(stage, LatestStage))
     yield from _top(stage)
@@ -143,7 +150,10 @@ def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
     yield "key", _key(stage)
     yield "keeps", _state(stage)
     yield "refresh", in_words(stage, refresh)
-    yield "engine", f"DuckDB while up to {MOST_ROWS:,} rows may be read, beyond that Spark"
+    if isinstance(stage, RecursiveStage):
+        yield "engine", "DuckDB: Spark has no recursion with UNION"
+    else:
+        yield "engine", f"DuckDB while up to {MOST_ROWS:,} rows may be read, beyond that Spark"
     reason = why_not(stage)
     if reason is not None:
         yield "because", f"not incremental: {reason}"
@@ -173,8 +183,8 @@ def _core(core: Core, *, with_columns: bool) -> Iterator[Fact]:
 
 
 def _input(each: Input, *, joins: bool) -> str:
-    name = quote(each.relation.name)
-    alias = f" AS {quote(each.alias)}" if each.alias != each.relation.name else ""
+    name = quote(each.alias if each.relation.name == ITSELF else each.relation.name)
+    alias = f" AS {quote(each.alias)}" if each.alias != each.relation.name != ITSELF else ""
     text = f"{name}{alias} ({_input_rows(each)})"
     if not joins:
         return text
@@ -185,6 +195,8 @@ def _input(each: Input, *, joins: bool) -> str:
 
 
 def _input_rows(each: Input) -> str:
+    if each.relation.name == ITSELF:
+        return "the rows of the round before"
     if each.as_of:
         return "as it was at the event's time"
     if each.frozen:
@@ -207,6 +219,8 @@ def _top(stage: Stage) -> Iterator[Fact]:
                 yield "call", _over(over)
             if stage.keep is not None:
                 yield "keeps if", sql_of(stage.keep)
+        case RecursiveStage():
+            yield "rounds", f"at most {stage.levels:,}" if stage.levels is not None else "until nothing new comes"
         case _:
             return
 

@@ -168,6 +168,22 @@ class NotSupported(SqlError):
     code = "sql.not_supported"
 
 
+class RecursionEndless(SqlError):
+    """Rows still follow from others after the last round that a WITH RECURSIVE may take. Nothing is stored. Stop: say
+    how many it may take, or leave out what leads in circles."""
+
+    code = "sql.recursion_endless"
+
+    @classmethod
+    def of(cls, rounds: str) -> RecursionEndless:
+        """Build the error for a recursion that is not at its end after so many rounds."""
+        return cls(
+            f"WITH RECURSIVE goes on beyond {rounds} rounds",
+            hint="WITH RECURSIVE r MAX RECURSION LEVEL n AS (…) says how many it may take; over rows that lead in a "
+            "circle, UNION without ALL ends, or a WHERE on the depth",
+        )
+
+
 class NotBound(SqlError):
     """An engine cannot bind a text that the statement's rows would be maintained by: a fault of Strandline."""
 

@@ -98,6 +98,11 @@ ROW_HASH = "__row"
 BAG: tuple[tuple[str, SqlType], ...] = ((COPY, t.BIGINT), (ROW_HASH, t.VARCHAR))
 """The columns that a bag keeps beside the place of the event."""
 
+ITSELF = "__itself"
+"""The relation by which the branches of WITH RECURSIVE read the rows of the round before: it is no table."""
+LEVEL = "__level"
+"""In that relation: the number of the round that a row came in, from 0 (INT)."""
+
 WINDOW_START, WINDOW_END = "windowstart", "windowend"
 WINDOW_BOUNDS = (WINDOW_START, WINDOW_END)
 """Of a group by windows: BIGINT, milliseconds since the Unix epoch; the end is not part of the window."""

@@ -18,7 +18,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.relation import ITSELF, Relation
 from strandline.jobs.model.types import SqlType
 
 # Calls of functions that look at many rows. Their expressions read the columns of a stage's body.
@@ -269,11 +269,43 @@ class AnalyticStage:
     key: tuple[str, ...]
 
 
-Stage = MapStage | LatestStage | AggregateStage | AnalyticStage
+@dataclass(frozen=True)
+class RecursiveStage:
+    """WITH RECURSIVE: the rows to begin with, and what follows from them, round by round, until nothing new comes.
+
+    Attributes:
+        seed: the rows to begin with.
+        steps: what follows from the rows of a round. The first input whose relation is `ITSELF` stands for those.
+        distinct: rows are there once; otherwise each has a number among equal ones, `COPY_NUMBER`, hidden.
+        levels: the most rounds; the steps then also give the column `LEVEL` of the row that theirs follows from. None:
+            the rounds are not counted.
+        outputs: the visible columns, over the names of the seed's.
+    """
+
+    table: str
+    seed: Body
+    steps: Body
+    distinct: bool
+    levels: int | None
+    outputs: tuple[Output, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """A row is told apart by its values, and the number among equal ones."""
+        names = tuple(each.name for each in self.outputs)
+        return names if self.distinct else (*names, COPY_NUMBER)
+
+
+COPY_NUMBER = "__number"
+"""The number, from 1, of a row among equal ones of a recursion (BIGINT)."""
+
+Stage = MapStage | LatestStage | AggregateStage | AnalyticStage | RecursiveStage
 
 
 def body_of(stage: Stage) -> Body:
-    """The stage's body; a keyed source reads its event log as it is."""
+    """The stage's body; a keyed source reads its event log as it is; of a recursion the seed and the steps."""
+    if isinstance(stage, RecursiveStage):
+        return (*stage.seed, *stage.steps)
     if not isinstance(stage, LatestStage):
         return stage.body
     log = stage.input
@@ -284,8 +316,8 @@ def body_of(stage: Stage) -> Body:
 
 
 def inputs_of(stage: Stage) -> tuple[Input, ...]:
-    """All inputs of all cores; aliases are unique within a stage."""
-    return tuple(each for core in body_of(stage) for each in core.inputs)
+    """All inputs of all cores, but for a recursion itself; aliases are unique within a stage."""
+    return tuple(each for core in body_of(stage) for each in core.inputs if each.relation.name != ITSELF)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from sqlglot import exp
 
 from strandline.jobs.model.relation import BAG, ITEM, PLACE, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import (
+    COPY_NUMBER,
     AggregateStage,
     AnalyticStage,
     Core,
     LatestStage,
     MapStage,
     Output,
+    RecursiveStage,
     Stage,
     storage_of_body,
 )
@@ -49,6 +51,8 @@ def hidden_columns(stage: Stage) -> Columns:
             wanted: Columns = tuple((column.name, column.type) for column in stage.body[0].columns)
         case LatestStage():
             wanted = (*BAG, *PLACE) if stage.bag else PLACE
+        case RecursiveStage():
+            wanted = () if stage.distinct else ((COPY_NUMBER, BIGINT),)
         case AggregateStage():
             wanted = tuple((group.name, group.type) for group in stage.group)
             if stage.session is not None:

@@ -10,11 +10,11 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.relations import visible_relation
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical import Block, From, Query, SetOperation, outputs_of, relations_of
+from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.trees import conjuncts
@@ -290,6 +290,11 @@ class _Walk:
             for part in query.inputs[1:]:
                 self._joined(part, parts)
             return {each.name: _origin(each.expression, query, parts) for each in query.outputs}
+        if isinstance(query, Recursion):
+            raise NotSupported(
+                "WITH RECURSIVE in a partial view is not supported: what has a key follows from all other rows",
+                hint="leave STATE = 'partial' out",
+            )
         return self._set_operation(query)
 
     def _set_operation(self, query: SetOperation) -> dict[str, Origin]:

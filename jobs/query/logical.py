@@ -1,6 +1,6 @@
 """The logical query, from which the planner starts: names resolved, types known, conversions explicit.
 
-    Query = Block (one SELECT) | SetOperation (UNION, INTERSECT, EXCEPT of queries)
+    Query = Block (one SELECT) | SetOperation (UNION, INTERSECT, EXCEPT of queries) | Recursion (WITH RECURSIVE)
     PullQuery = a Query that is asked once, with its order, its offset and the queries nested in its expressions
 
 The clauses of a block are listed in the order in which SQL evaluates them. Columns in the expressions are qualified
@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.model.options import Semantics
-from strandline.jobs.model.relation import ITEM, Relation
+from strandline.jobs.model.relation import ITEM, ITSELF, Relation
 from strandline.jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.scope import column
@@ -141,7 +141,32 @@ class SetOperation:
     key: tuple[str, ...] = ()
 
 
-Query = Block | SetOperation
+@dataclass(frozen=True)
+class Recursion:
+    """A query of WITH RECURSIVE that reads itself: the rows to begin with, and what follows from them, round by round.
+
+    Attributes:
+        distinct: UNION: a row is there once, and nothing follows from it again. Otherwise UNION ALL.
+        seed: the rows to begin with, with these outputs.
+        steps: what follows from the rows of one round: each reads `jobs.model.relation.ITSELF` once, as a plain join.
+        outputs: those of the seed and of each step.
+        levels: the most rounds; None: a set of values that are there already, which ends by itself.
+    """
+
+    distinct: bool
+    seed: Query
+    steps: tuple[Block, ...]
+    outputs: tuple[tuple[str, SqlType], ...]
+    levels: int | None
+    key: tuple[str, ...] = ()
+
+    @property
+    def branches(self) -> tuple[Query, ...]:
+        """The seed and the steps."""
+        return (self.seed, *self.steps)
+
+
+Query = Block | SetOperation | Recursion
 
 
 def _reads(tree: exp.Expression, calls: set[str]) -> bool:
@@ -150,8 +175,10 @@ def _reads(tree: exp.Expression, calls: set[str]) -> bool:
 
 def relations_of(query: Query) -> tuple[Relation, ...]:
     """Relations of the catalog that a query reads, each once, in the order of the text."""
-    if isinstance(query, SetOperation):
+    if isinstance(query, SetOperation | Recursion):
         found = [each for branch in query.branches for each in relations_of(branch)]
+        if isinstance(query, Recursion):
+            found = [each for each in found if each.name != ITSELF]
     else:
         found = []
         for part in query.inputs:
@@ -165,7 +192,7 @@ def reads(query: Query) -> int:
 
     def counted(each: Query) -> int:
         if id(each) not in known:
-            if isinstance(each, SetOperation):
+            if isinstance(each, SetOperation | Recursion):
                 known[id(each)] = sum(map(counted, each.branches))
             else:
                 sources = (part.source for part in each.inputs)
@@ -215,7 +242,7 @@ def _mapped_call(call: AnalyticCall, change: Callable[[exp.Expression], exp.Expr
 
 def outputs_of(query: Query) -> tuple[tuple[str, SqlType], ...]:
     """Names and types of the visible columns."""
-    if isinstance(query, SetOperation):
+    if isinstance(query, SetOperation | Recursion):
         return query.outputs
     return tuple((output.name, output.type) for output in query.outputs)
 
@@ -225,6 +252,8 @@ def gives_events(query: Query) -> bool:
 
     So it is for filters and projections of a stream, also when its events look up tables as of their time.
     """
+    if isinstance(query, Recursion):
+        return False
     if isinstance(query, SetOperation):
         return query.operation == "union all" and all(gives_events(branch) for branch in query.branches)
     if grows_by_groups(query) or not query.inputs:

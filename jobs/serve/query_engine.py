@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW
-from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.engines.recursion import TOO_MANY_ROUNDS
+from strandline.jobs.model.errors import InvalidQuery, RecursionEndless
 from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget
 from strandline.state_store.duckdb import elementary
@@ -184,4 +185,7 @@ class QueryEngine:
                     f"an expression of the query fails on a row: {what}",
                     hint="leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them",
                 ) from error
+            _, endless, levels = message.partition(f" Error: {TOO_MANY_ROUNDS}")
+            if endless:
+                raise RecursionEndless.of(levels) from error
             raise InvalidQuery(f"the query cannot be answered: {message}") from error

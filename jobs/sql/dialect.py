@@ -106,6 +106,13 @@ class StrandlineGenerator(generator.Generator):
     def table_sql(self, expression: exp.Table, sep: str = " AS ") -> str:
         return super().table_sql(expression, sep) + _clause("", self.sql(expression, "within"))
 
+    def cte_sql(self, expression: exp.CTE) -> str:
+        levels = self.sql(expression, "levels")
+        if not levels:
+            return super().cte_sql(expression)
+        name = self.sql(expression, "alias")
+        return f"{name} MAX RECURSION LEVEL {levels} AS {self.wrap(expression)}"
+
     def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
         return super().subquery_sql(expression, sep) + _clause("", self.sql(expression, "within"))
 
@@ -390,15 +397,24 @@ class Strandline(Dialect):
                 table.set("alias", self._parse_table_alias())
             return table
 
-        def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+        def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
+            if not skip_with_token and not self._match(TokenType.WITH):
+                return None
             # RECURSIVE is no word of the language: a name after it says that it is not the query's own.
-            if (
-                self._match_text_seq("RECURSIVE", advance=False)
-                and self._next
-                and self._next.text.upper() not in ("AS", "(")
-            ):
-                raise self._refuse("WITH RECURSIVE is not supported yet")
-            return super()._parse_cte()
+            named = self._next is not None and self._next.text.upper() not in ("AS", "(")
+            recursive = named and self._match_text_seq("RECURSIVE")
+            made = super()._parse_with(skip_with_token=True)
+            if made is not None and recursive:
+                made.set("recursive", True)
+            return made
+
+        def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+            made = super()._parse_cte()
+            alias = made.args.get("alias") if made is not None else None
+            if made is not None and alias is not None and alias.args.get("levels") is not None:
+                made.set("levels", alias.args["levels"])
+                alias.set("levels", None)
+            return made
 
         def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
             found = super()._parse_projections()
@@ -443,7 +459,13 @@ class Strandline(Dialect):
             if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
                 word = self._curr.text
                 raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
-            return super()._parse_table_alias(alias_tokens)
+            made = super()._parse_table_alias(alias_tokens)
+            if made is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+                levels = self._parse_number()
+                if levels is None:
+                    self.raise_error("expected a number after MAX RECURSION LEVEL")
+                made.set("levels", levels)
+            return made
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)

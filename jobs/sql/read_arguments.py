@@ -35,9 +35,9 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
         ("with_", *_PAIR, "distinct", "by_name", "kind", "on", "order", "limit", "offset"),
     ),
     exp.Subquery: ("this", "alias", "within"),
-    exp.With: _LISTED,
+    exp.With: ("expressions", "recursive"),
     # [NOT] MATERIALIZED says how another engine is to compute a query, not which rows it has.
-    exp.CTE: ("this", "alias", "materialized"),
+    exp.CTE: ("this", "alias", "materialized", "levels"),
     exp.TableAlias: ("this", "columns"),
     exp.From: _ITSELF,
     exp.Table: ("this", "db", "catalog", "alias", "within", "joins", "ordinality", "version"),
@@ -117,7 +117,10 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Table, "hints"): "a hint of a table",
     (exp.Table, "sample"): "TABLESAMPLE",
     (exp.Subquery, "sample"): "TABLESAMPLE",
-    (exp.With, "recursive"): "WITH RECURSIVE",
+    (exp.CTE, "key_expressions"): "USING KEY of WITH RECURSIVE",
+    (exp.TableAlias, "levels"): "MAX RECURSION LEVEL after a table",
+    (exp.With, "cycle"): "CYCLE after WITH RECURSIVE",
+    (exp.With, "search"): "SEARCH or CYCLE after WITH RECURSIVE",
 }
 # What says the same as a node that nobody reads.
 _INSTEAD: Mapping[type[exp.Expr], str] = {

@@ -22,7 +22,7 @@ from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical import Query, SetOperation, relations_of
+from strandline.jobs.query.logical import Query, Recursion, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.query.recompute.text import FrozenJoin
 from strandline.state_store.delta import reader
@@ -80,7 +80,7 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
 
 def _looked_up(query: Query) -> Iterator[str]:
     """The names of the keyed relations that events look up."""
-    if isinstance(query, SetOperation):
+    if isinstance(query, SetOperation | Recursion):
         for branch in query.branches:
             yield from _looked_up(branch)
         return

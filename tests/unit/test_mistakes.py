@@ -26,6 +26,7 @@ CONSTANT = "correct it, or write NULL; WITH (ERRORS = 'null') gives NULL whereve
 
 ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
 
+ROUNDS = "WITH RECURSIVE z AS (SELECT … UNION SELECT … FROM z JOIN …)"
 CONSTRAINT = "leave it out: any column may be NULL, and what is expected of rows is said by EXPECT in WITH"
 STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT * FORM s", "sql.syntax", "line 1, column 15", "did you mean FROM?"),
@@ -173,7 +174,13 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "line 1, column 18",
         "LATERAL (SELECT …) AS name",
     ),
-    ("WITH RECURSIVE z AS (SELECT 1 AS n) SELECT n FROM z", "sql.not_supported", "line 1, column 6", None),
+    (
+        "WITH RECURSIVE z AS (SELECT 1 AS n UNION ALL SELECT MAX(n) FROM z) SELECT n FROM z",
+        "sql.not_supported",
+        "line 1, column 53",
+        "in the query that reads 'z'",
+    ),
+    ("WITH RECURSIVE z AS (SELECT n FROM z) SELECT n FROM z", "sql.invalid_query", "line 1, column 16", ROUNDS),
     ("SELECT id, MAP{'a': 1} AS m FROM s", "sql.not_supported", "line 1, column 15", "MAP('a' := 1)"),
     (
         "SELECT id, LAG(n) FILTER (WHERE n > 1) OVER (ORDER BY id) AS a FROM p",

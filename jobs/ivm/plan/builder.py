@@ -25,7 +25,9 @@ from strandline.jobs.model.stage import (
     MapStage,
     Output,
     Plan,
+    RecursiveStage,
     Stage,
+    body_of,
     inputs_of,
     storage_of_body,
 )
@@ -142,7 +144,8 @@ def digest_of(stage: Stage, *context: str) -> str:
     Args:
         context: what else must be equal, such as the pipeline.
     """
-    aliases = {each.alias: f"i{place}" for place, each in enumerate(inputs_of(stage))}
+    inputs = (each for core in body_of(stage) for each in core.inputs)
+    aliases = {each.alias: f"i{place}" for place, each in enumerate(inputs)}
     text = "\n".join([*context, *_parts(stage, aliases, top=True)])
     return hashlib.sha256(text.encode()).hexdigest()[:_HEX]
 
@@ -240,6 +243,8 @@ def lookups_apart(stage: Stage, stages: Stages) -> Stage:
     if isinstance(stage, MapStage) and storage_of_body(stage.body) == "append":
         return stage
     late = stage.late if isinstance(stage, AggregateStage) else ()
+    if isinstance(stage, RecursiveStage):
+        return stage  # no event of it looks up a table
     read = {place for core in (*stage.body, *late) for place in _read(core)}
     body = tuple(_over_table(core, read, stages) for core in stage.body)
     if isinstance(stage, AggregateStage):

@@ -28,9 +28,10 @@ from strandline.jobs.model.stage import (
     JoinType,
     LatestStage,
     Stage,
+    body_of,
     inputs_of,
 )
-from strandline.jobs.query.logical import Block, From, Query, SetOperation, relations_of
+from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, relations_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import MARK, columns_in, conjuncts
 
@@ -93,6 +94,8 @@ class _Marks:
     def query(self, query: Query) -> Query:
         if isinstance(query, SetOperation):
             return replace(query, branches=tuple(self.query(each) for each in query.branches))
+        if isinstance(query, Recursion):
+            return replace(query, seed=self.query(query.seed), steps=tuple(self._block(each) for each in query.steps))
         return self._block(query)
 
     def _block(self, block: Block) -> Block:
@@ -139,7 +142,7 @@ def _filters(stage: Stage) -> Iterator[tuple[int, JoinType | None]]:
     """The marks at what the stage filters by; those at the condition of a join with its kind."""
     if isinstance(stage, LatestStage):
         return
-    for core in stage.body:
+    for core in body_of(stage):
         for each in core.inputs:
             for mark in _marks(each.on):
                 yield mark, each.join

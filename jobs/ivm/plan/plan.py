@@ -21,6 +21,7 @@ from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.group import distinct_stage, grouped_stage, null_beyond, over_groups, totals_apart
 from strandline.jobs.ivm.plan.inputs import is_plain, rows_of_block, selected
 from strandline.jobs.ivm.plan.map import map_stage
+from strandline.jobs.ivm.plan.recursive import recursive_stage
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, named, number, of_relation, shifted
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import tables
@@ -38,13 +39,14 @@ from strandline.jobs.model.stage import (
     MapStage,
     Output,
     Plan,
+    RecursiveStage,
     Stage,
 )
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.inputs import conjoined
-from strandline.jobs.query.logical import Block, Query, SetOperation
+from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation
 from strandline.jobs.sql.trees import all_of, call
 from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.wording import Name, sentence
@@ -154,6 +156,7 @@ def _into(stage: MapStage, number: int, columns: tuple[Column, ...]) -> Stage:
 # | SELECT DISTINCT | aggregate: the outputs are the groups, nothing is computed |
 # | OVER (…) | analytic |
 # | UNION ALL | map with several branches |
+# | WITH RECURSIVE | recursive |
 # | UNION, INTERSECT [ALL], EXCEPT [ALL] | aggregate over the branches, and a map over its groups but for UNION |
 
 
@@ -167,6 +170,8 @@ def stage_of_query(query: Query, stages: Stages) -> Stage:
         if query.operation == "union all":
             return map_stage(selected(query, stages), with_places=stages.places)
         return set_stage(query, stages)
+    if isinstance(query, Recursion):
+        return recursive_stage(query, stages)
     block = totals_apart(fused(query), stages)
     if block.distinct:
         return distinct_stage(selected(replace(block, distinct=False), stages.placed(False)))
@@ -315,6 +320,10 @@ def why_not(stage: Stage) -> str | None:
     """The reason why a change makes the stage compute all its rows again; None when it does not."""
     if isinstance(stage, AnalyticStage) and not stage.partition:
         return "OVER without PARTITION BY: all rows are one partition, and every change computes it again"
+    if isinstance(stage, RecursiveStage):
+        return (
+            "WITH RECURSIVE: what a change takes away may follow from other rows, so every change computes all rounds"
+        )
     return None
 
 
@@ -327,9 +336,10 @@ def check_incremental(made: Plan) -> None:
     for stage in made.stages:
         reason = why_not(stage)
         if reason is not None:
+            parted = "add PARTITION BY, or " if isinstance(stage, AnalyticStage) else ""
             raise InvalidQuery(
                 sentence("'{}' cannot be REFRESH = 'incremental': {}", Name(made.view), reason),
-                hint="add PARTITION BY, or leave REFRESH out: the rows are the same",
+                hint=f"{parted}leave REFRESH out: the rows are the same",
             )
 
 

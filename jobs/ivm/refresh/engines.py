@@ -17,6 +17,7 @@ from strandline.jobs.ivm.refresh.late import with_late_rows
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import EngineRefused
+from strandline.jobs.model.stage import RecursiveStage
 from strandline.state_store.digest import Digest
 from strandline.state_store.wording import Name, Text, sentence
 
@@ -55,7 +56,7 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         if engine == "duckdb":
             return _by_duckdb(context, _said(epoch, f"by DuckDB: {why}"), anew=anew)
     except EngineRefused as refused:
-        if context.sessions is None or context.engine != "auto":
+        if context.sessions is None or context.engine != "auto" or isinstance(epoch.stage, RecursiveStage):
             raise
         log.warning("'%s' is refreshed by Spark: %s", epoch.stage.table, refused.message)
         why = refused.message
@@ -63,7 +64,19 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
 
 
 def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
-    """The engine that suits an epoch, and why."""
+    """The engine that suits an epoch, and why.
+
+    Raises:
+        EngineRefused: it is DuckDB's alone, which is not here or not wanted.
+    """
+    if isinstance(epoch.stage, RecursiveStage):
+        if context.engine == "spark" or context.duckdb_engine is None:
+            raise EngineRefused(
+                "Spark has no recursion with UNION: DuckDB runs WITH RECURSIVE",
+                where=Text(Name(epoch.stage.table)),
+                hint="set STRANDLINE_ENGINE=auto, so that DuckDB runs what Spark cannot",
+            )
+        return "duckdb", "Spark has no recursion with UNION"
     if context.engine != "auto":
         return context.engine, f"STRANDLINE_ENGINE={context.engine}"
     # Of all inputs, and of the table itself: the most that the rule can ask for.

@@ -15,7 +15,7 @@ from strandline.jobs.ivm.rules.aggregate import recomputed
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.options import Refresh
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, RecursiveStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta.log import read_record
@@ -299,6 +299,8 @@ def choose(lake: LakeLayout, stage: Stage, spans: Sequence[Span], refresh: Refre
     few = changed is not None and changed <= _MAX_BROADCAST_CHANGES
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return Choice("delta", sentence("changes of {}", changes), few, changed)
+    if isinstance(stage, RecursiveStage):
+        return Choice("full", sentence("all rounds of the recursion after changes of {}", changes), few_changes=False)
     if refresh == "full":
         return Choice("full", sentence("REFRESH = 'full': all rows after changes of {}", changes), few_changes=False)
     if refresh == "auto" and changed is not None and _reads_more_than_changes(stage):
@@ -337,6 +339,8 @@ def in_words(stage: Stage, refresh: Refresh) -> str:
     """The choice that `choose` will make, in words for EXPLAIN."""
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return "its changes: rows are only ever added to what it reads"
+    if isinstance(stage, RecursiveStage):
+        return "all rounds are computed again, stored as a difference"
     if refresh == "full":
         return "full: all rows, stored as a difference"
     if refresh == "incremental":

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from strandline.jobs.engines.engine import DUPLICATE_KEY, FAILS_ON_A_ROW, NEGATIVE_WEIGHT
-from strandline.jobs.model.errors import FunctionFailed, RowFailed, revive
+from strandline.jobs.engines.recursion import TOO_MANY_ROUNDS
+from strandline.jobs.model.errors import FunctionFailed, RecursionEndless, RowFailed, revive
 from strandline.state_store.errors import (
     CorruptState,
     DiskFailed,
@@ -71,6 +72,8 @@ def typed_fault(epoch: Epoch, error: Exception) -> StrandlineError | None:
             where=_where(epoch),
             hint="declare it without a key: its rows are told apart by their values then",
         )
+    if said.startswith(TOO_MANY_ROUNDS):
+        return RecursionEndless.of(said.removeprefix(TOO_MANY_ROUNDS).split("\n")[0])
     row = _duckdb_says_of_a_row(error, text) if of_duckdb else _spark_says_of_a_row(text)
     if row is None:
         return file_fault(text, tables)

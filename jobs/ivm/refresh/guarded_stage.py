@@ -34,7 +34,9 @@ from strandline.jobs.model.stage import (
     LatestStage,
     MapStage,
     Output,
+    RecursiveStage,
     Stage,
+    body_of,
     storage_of_body,
 )
 from strandline.jobs.sql.trees import Place, all_of, any_of, columns_in, replaced
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
 
 Change = Callable[[exp.Expression], exp.Expression]
-BodyStage = MapStage | AggregateStage | AnalyticStage
+BodyStage = MapStage | AggregateStage | AnalyticStage | RecursiveStage
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,9 @@ def null_instead(stage: Stage) -> Stage:
 def guarded(stage: Stage, letters: str) -> Guarded:
     """The stage without the rows that fail, and the stage that keeps those in the table `letters`."""
     sound = _rewritten(stage, lambda _, check: check.sound, top=strict)
+    if isinstance(stage, RecursiveStage):
+        # What would follow from a row that fails is unknown, so it concerns no single row.
+        return Guarded(checked(stage))
     if isinstance(stage, LatestStage):
         return Guarded(sound)
     aside = list(_aside(stage))
@@ -121,13 +126,16 @@ def _rewritten(
     if isinstance(stage, LatestStage):
         return stage
     body = []
-    for core in stage.body:
+    for core in body_of(stage):
         check = _check(stage, core)
         made = replace(_lenient_core(core, check, nulls=nulls), where=where(core, check))
         if arrays:
             change = partial(strict, among=check.own_terms(_items(core)))
             made = replace(made, expand=_outputs(core.expand, change))
         body.append(made)
+    if isinstance(stage, RecursiveStage):
+        begin = len(stage.seed)
+        return replace(stage, seed=tuple(body[:begin]), steps=tuple(body[begin:]))
     stage = replace(stage, body=tuple(body))
     if isinstance(stage, MapStage):
         return stage
@@ -204,7 +212,7 @@ def _outputs(outputs: tuple[Output, ...], change: Change) -> tuple[Output, ...]:
     return tuple(replace(each, expression=change(each.expression)) for each in outputs)
 
 
-def _aside(stage: BodyStage) -> Iterator[_FailingRows]:
+def _aside(stage: MapStage | AggregateStage | AnalyticStage) -> Iterator[_FailingRows]:
     """The rows of a stage that fail: first those of its cores, then those that its cores do not see."""
     checks = [(core, _check(stage, core)) for core in stage.body]
     some = any(check.fails is not None or check.apart or _arrays_fail(core) is not None for core, check in checks)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.model.report import EarlyEvents
-from strandline.jobs.model.stage import LatestStage, Stage
+from strandline.jobs.model.stage import LatestStage, Stage, body_of
 from strandline.jobs.model.tables import definition_of, is_shared, stage_number
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import TableMissing
@@ -89,7 +89,7 @@ def early_events(lake: LakeLayout, stages: Iterable[Stage]) -> tuple[EarlyEvents
         (core.inputs[0].relation.name, each.relation.name): None
         for stage in stages
         if not isinstance(stage, LatestStage)
-        for core in stage.body
+        for core in body_of(stage)
         for each in core.inputs
         if each.as_of
     }

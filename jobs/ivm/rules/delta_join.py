@@ -29,6 +29,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.upserts import STEP, columns, typed
+from strandline.jobs.model.relation import ITSELF
 from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Stage, body_of, inputs_of
 from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import WEIGHT
@@ -204,6 +205,8 @@ def where_text(condition: exp.Expression | None, engine: Engine) -> str:
 
 
 def _relation(source: FromClause, each: Input, engine: Engine) -> str:
+    if each.relation.name == ITSELF:
+        return engine.name(ITSELF)
     name = engine.name(f"{source.sides[each.alias]}_{each.alias}")
     if not each.as_of:
         return name

@@ -31,7 +31,18 @@ from strandline.jobs.ivm.rules.aggregate import chosen, groups_computed_again, r
 from strandline.jobs.ivm.rules.delta_join import ctes, terms
 from strandline.jobs.ivm.rules.upserts import typed, value_of
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, Input, LatestStage, Output, Stage, body_of
+from strandline.jobs.model.stage import (
+    AggregateStage,
+    AnalyticStage,
+    Core,
+    Input,
+    LatestStage,
+    Output,
+    RecursiveStage,
+    Stage,
+    body_of,
+    inputs_of,
+)
 from strandline.jobs.model.stage_columns import key_names, key_path, storage_of
 from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import STATE
@@ -101,6 +112,10 @@ def plan_lookups(stage: Stage, engine: Engine, changed: Collection[str]) -> Plan
         changed: the aliases of the inputs that moved.
     """
     plan = Plan()
+    if isinstance(stage, RecursiveStage):
+        every = (SELF, *(f"new_{each.alias}" for each in inputs_of(stage)))
+        plan.scanned.update(dict.fromkeys(every, "all rounds of the recursion are computed again"))
+        return plan
     for core in body_of(stage):
         for term in terms(core, changed, engine):
             names = {alias: f"{side}_{alias}" for alias, side in term.sides.items()}

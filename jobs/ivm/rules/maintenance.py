@@ -13,11 +13,22 @@ from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_n
 from strandline.jobs.ivm.rules.analytic import analytic_rule
 from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, relations
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
+from strandline.jobs.ivm.rules.recursive import recursive_rule
 from strandline.jobs.ivm.rules.session import session_rule
 from strandline.jobs.ivm.rules.upserts import PRESENT, STEP, before, columns, old_row, same_key, state_column, typed
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.model.relation import COPY, EVENT_ORDER, PLACE, ROW_HASH, TOMBSTONE
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, inputs_of
+from strandline.jobs.model.stage import (
+    AggregateStage,
+    AnalyticStage,
+    Core,
+    LatestStage,
+    MapStage,
+    RecursiveStage,
+    Stage,
+    body_of,
+    inputs_of,
+)
 from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of, visible_columns
 from strandline.jobs.model.types import BIGINT, struct
 from strandline.jobs.sql.dialect import sql_of
@@ -51,6 +62,13 @@ def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None 
             return aggregate_rule(stage, engine, moved)
         case AnalyticStage():
             return analytic_rule(stage, engine, moved)
+        case RecursiveStage():
+            return recursive_rule(stage, engine)
+
+
+def engines_for(stage: Stage) -> tuple[Dialect, ...]:
+    """The engines that have a rule for a stage: Spark knows no recursion with UNION."""
+    return ("duckdb",) if isinstance(stage, RecursiveStage) else get_args(Dialect)
 
 
 # The rules of filter, project, join and union all: the body's changes, as they are or settled by key.
@@ -237,7 +255,7 @@ def looks_back(stage: Stage) -> frozenset[str]:
     every = frozenset(each.alias for each in inputs_of(stage))
     found: set[str] = set()
     written = 0
-    for dialect in get_args(Dialect):
+    for dialect in engines_for(stage):
         try:
             texts = (maintenance(stage, dialect), late_rows(stage, dialect, every))
         except StrandlineError:
@@ -264,7 +282,7 @@ def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
     """
     if isinstance(stage, LatestStage):
         return
-    for core in stage.body:
+    for core in body_of(stage):
         for condition in _conditions(core) if _is_read(core, text, engine) else ():
             if lower(condition, engine.dialect) not in text:
                 raise ConditionLost.of(view, sql_of(condition))

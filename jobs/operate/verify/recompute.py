@@ -22,7 +22,7 @@ from strandline.jobs.operate.verify.findings import counted, failed, passed, ski
 from strandline.jobs.operate.verify.inputs import BegunLater, InputUnreadable, check_begun, input_rows, versions
 from strandline.jobs.operate.verify.lineage import PUT_BACK, was_put_back
 from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical import Query, SetOperation, relations_of
+from strandline.jobs.query.logical import Query, Recursion, SetOperation, relations_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.state_store.delta import reader
@@ -135,7 +135,7 @@ def queries(definition: Source | View, catalog: Catalog) -> list[Recomputed]:
 
 def frozen(query: Query) -> bool:
     """True if an event of the query joins what a table was when the event came."""
-    if isinstance(query, SetOperation):
+    if isinstance(query, SetOperation | Recursion):
         return any(frozen(branch) for branch in query.branches)
     return any(part.frozen or (not isinstance(part.source, Relation) and frozen(part.source)) for part in query.inputs)
 

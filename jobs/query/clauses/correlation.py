@@ -20,7 +20,7 @@ from strandline.jobs.query.clauses.dependent_joins import dependent, one_source,
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.inputs import OUTER, Inputs, ReadableColumns, expressions_of, from_outside
-from strandline.jobs.query.logical import Block, Query, SetOperation, grows_by_groups, outputs_of
+from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, grows_by_groups, outputs_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import conjuncts
 
@@ -138,7 +138,7 @@ def _has_more(block: Block) -> bool:
 
 def _check_inside(query: Query) -> None:
     """Check that nothing at any depth reads the outer query: its columns are not in reach of an inner stage."""
-    if isinstance(query, SetOperation):
+    if isinstance(query, SetOperation | Recursion):
         for branch in query.branches:
             _check_inside(branch)
         return

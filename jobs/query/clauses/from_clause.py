@@ -117,28 +117,6 @@ class Joined:
         return found
 
 
-def read_with(tree: exp.Expr, context: Context) -> Context:
-    """Read the common table expressions of a query, each once; return the context that holds them.
-
-    Raises:
-        InvalidQuery: two have one name.
-    """
-    clause = tree.args.get("with_")
-    found: dict[str, Query] = {}
-    for cte in clause.expressions if clause is not None else ():
-        inner = replace(context.within(context.outer), queries={**context.queries, **found})
-        taken = alike(cte.alias, found)
-        if taken is not None:
-            raise InvalidQuery(
-                f"two queries of WITH are named '{cte.alias}'"
-                if taken == cte.alias
-                else differ_only_in_case("queries of WITH", taken, cte.alias)
-            ).placed(*position_of(cte))
-        query = context.read(cte.this, inner)
-        found[cte.alias] = _renamed(_query_part(cte.alias, cte.alias, query), cte, context) or query
-    return replace(context, queries={**context.queries, **found})
-
-
 def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     """Read the parts of FROM, in the order of the text.
 
@@ -218,11 +196,11 @@ def _part(table: exp.Expr, context: Context) -> FromItem:
             raise InvalidQuery("what follows LATERAL needs a name", hint=hint).placed(*position_of(table))
         return FromItem(table.alias, _LATERAL, NOWHERE, (), {})
     part = _plain_part(table, context)
-    renamed = _renamed(part, table, context)
-    return part if renamed is None else _query_part(part.alias, part.name, renamed)
+    given = renamed(part, table, context)
+    return part if given is None else query_part(part.alias, part.name, given)
 
 
-def _renamed(part: FromItem, node: exp.Expr, context: Context) -> Query | None:
+def renamed(part: FromItem, node: exp.Expr, context: Context) -> Query | None:
     """The query that gives an input's columns the names in `AS alias (a, b)`; None where there are none."""
     alias = node.args.get("alias")
     names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
@@ -248,7 +226,7 @@ def _plain_part(table: exp.Expr, context: Context) -> FromItem:
     line, place = position_of(table)
     table = window_function(table) or constant_rows(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-        return _query_part(table.alias, table.alias, context.read(table.this, context.within()))
+        return query_part(table.alias, table.alias, context.read(table.this, context.within()))
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise not_in_from(table)
     if table.args.get("db") is not None:
@@ -257,11 +235,12 @@ def _plain_part(table: exp.Expr, context: Context) -> FromItem:
         )
     name, alias = table.name, table.alias or table.name
     if name in context.queries:
-        return _query_part(alias, name, context.queries[name])
+        return query_part(alias, name, context.queries[name])
     return _relation_part(alias, name, context, line, place)
 
 
-def _query_part(alias: str, name: str, query: Query) -> FromItem:
+def query_part(alias: str, name: str, query: Query) -> FromItem:
+    """A query as an input under its alias."""
     events = gives_events(query)
     hidden, row_key = (_META, ()) if events else ({}, query.key)
     return FromItem(alias, name, query, outputs_of(query), hidden, query.key, row_key, stream=events)

@@ -4,9 +4,10 @@
 
 Each clause has a module of its own; `jobs.query.clauses.block` calls them in the order in which SQL evaluates them:
 
-    WITH, FROM    from_clause          WHERE, IN, EXISTS   subqueries, correlation     SELECT   select_list
+    FROM          from_clause          WHERE, IN, EXISTS   subqueries, correlation     SELECT   select_list
     JOIN          joins, time_joins    GROUP BY, WINDOW    grouping                    OVER     over
     UNION, …      set_operations       aggregate functions aggregate_calls             keys     record_key
+    WITH          with_clause
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.options import Ownership, Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.block import check_order, read_block, read_in_order
-from strandline.jobs.query.clauses.from_clause import Context, check_reads, read_with
+from strandline.jobs.query.clauses.from_clause import Context, check_reads
 from strandline.jobs.query.clauses.quarantine import guarded_query
 from strandline.jobs.query.clauses.set_operations import read_set_operation
 from strandline.jobs.query.clauses.time_joins import lookups_only
+from strandline.jobs.query.clauses.with_clause import read_with
 from strandline.jobs.query.clock import asks, with_moment, with_ticks
 from strandline.jobs.query.desugar import first_rows, has_first_rows, without_brackets, without_filtering_joins
 from strandline.jobs.query.logical import NestedFound, OrderItem, PullQuery, Query, outputs_of

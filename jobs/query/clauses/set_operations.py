@@ -48,16 +48,16 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
     """
     operation = _operation(tree)
     inner = replace(context, outermost=context.outermost and operation == "union all")
-    branches = [context.read(each, inner) for each in _branches(tree, operation)]
+    branches = [context.read(each, inner) for each in branches_of(tree, operation)]
     if tree.args.get("by_name"):
         branches = _by_name(branches, tree)
     columns = outputs_of(branches[0])
     for branch in branches[1:]:
-        columns = _common(columns, outputs_of(branch), operation, tree)
+        columns = common_columns(columns, outputs_of(branch), operation, tree)
     missing = next((name for name, sql_type in columns if sql_type.base is BaseType.NULL), None)
     if missing is not None:
         raise InvalidQuery(f"column '{missing}' is NULL in every branch and has no type", hint="CAST(NULL AS …)")
-    return SetOperation(operation, tuple(_converted(branch, columns) for branch in branches), columns)
+    return SetOperation(operation, tuple(converted(branch, columns) for branch in branches), columns)
 
 
 def _operation(tree: exp.SetOperation) -> Operation:
@@ -68,7 +68,7 @@ def _operation(tree: exp.SetOperation) -> Operation:
     return every[word]
 
 
-def _branches(tree: exp.SetOperation, operation: Operation) -> list[exp.Expr]:
+def branches_of(tree: exp.SetOperation, operation: Operation) -> list[exp.Expr]:
     """The branches; nested ones of the same operation are flattened, those of EXCEPT only on the left."""
     right = [tree.expression] if operation.startswith("except") else _flattened(tree.expression, tree)
     return [*_flattened(tree.this, tree), *right]
@@ -82,7 +82,7 @@ def _flattened(side: exp.Expr, tree: exp.SetOperation) -> list[exp.Expr]:
     if own or not isinstance(side, exp.SetOperation) or any(side.args.get(a) != tree.args.get(a) for a in _MATCHING):
         return [side]
     operation = _operation(side)
-    return _branches(side, operation) if operation == _operation(tree) else [side]
+    return branches_of(side, operation) if operation == _operation(tree) else [side]
 
 
 def _by_name(branches: list[Query], tree: exp.SetOperation) -> list[Query]:
@@ -140,10 +140,10 @@ def _with_columns(branch: Query, names: list[str]) -> Query:
 
 def _is_combined(branch: Query) -> bool:
     """True if another output would change which rows there are, so that a block around it must add it."""
-    return isinstance(branch, SetOperation) or branch.group is not None or bool(branch.analytic) or branch.distinct
+    return not isinstance(branch, Block) or branch.group is not None or bool(branch.analytic) or branch.distinct
 
 
-def _common(left: Columns, right: Columns, operation: str, tree: exp.Expr) -> Columns:
+def common_columns(left: Columns, right: Columns, operation: str, tree: exp.Expr) -> Columns:
     line, place = position_of(tree)
     if len(left) != len(right):
         raise InvalidQuery(
@@ -163,7 +163,7 @@ def _common(left: Columns, right: Columns, operation: str, tree: exp.Expr) -> Co
     return tuple(found)
 
 
-def _converted(branch: Query, columns: Columns) -> Query:
+def converted(branch: Query, columns: Columns) -> Query:
     """A branch with exactly these names and types."""
     if outputs_of(branch) == columns:
         return branch

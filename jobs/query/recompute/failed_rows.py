@@ -61,7 +61,7 @@ def unsure(query: Query, recompute: Recomputation) -> frozenset[str]:
             found |= {own for (own, _), name in pairs if name in failing_ones}
             found |= failing_ones & {ROW_FAILS}
         return frozenset(found)
-    if not is_plain(query):
+    if not isinstance(query, Block) or not is_plain(query):
         return frozenset()
     block = marked(query, recompute)
     rows = {ROW_FAILS} if check_of(block, recompute, ()).undecided is not None else set[str]()

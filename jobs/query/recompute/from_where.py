@@ -19,7 +19,7 @@ from strandline.jobs.functions.failing_rows import Apart, RowCheck
 from strandline.jobs.functions.scalars.domains import FAIL
 from strandline.jobs.model.relation import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.model.stage import JOIN_WORDS, Output
-from strandline.jobs.query.logical import Block, From, Query, SetOperation, TimeWindow
+from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, TimeWindow
 from strandline.jobs.query.recompute.failed_rows import condition, is_open, passed_on
 from strandline.jobs.query.recompute.text import Recomputation, flat
 from strandline.jobs.sql.trees import call
@@ -93,6 +93,8 @@ def _has(source: Relation | Query, name: str) -> bool:
     by OVER."""
     if isinstance(source, Relation):
         return name in dict((*source.columns, *source.hidden))
+    if isinstance(source, Recursion):
+        return False
     if isinstance(source, SetOperation):
         return source.operation == "union all" and all(_has(branch, name) for branch in source.branches)
     return _is_single(source) and any(_has(part.source, name) for part in source.inputs)
@@ -104,6 +106,8 @@ def _is_stream(source: Relation | Query) -> bool:
         hidden = {name for name, _ in source.hidden}
         places = bool(source.key) and hidden.issuperset((*source.key, "_timestamp", "_offset"))
         return source.storage == "append" or places
+    if isinstance(source, Recursion):
+        return False
     if isinstance(source, SetOperation):
         return source.operation == "union all" and all(_is_stream(branch) for branch in source.branches)
     return _is_single(source) and any(_is_stream(part.source) for part in source.inputs if not part.frozen)

@@ -20,19 +20,29 @@ inside the next:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.engines.recursion import all_rounds, rounds
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
 from strandline.jobs.model.options import Semantics
-from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
+from strandline.jobs.model.relation import (
+    EVENT_ORDER,
+    ITSELF,
+    LEVEL,
+    PARTITIONS_EACH,
+    WINDOW_BOUNDS,
+    WINDOW_END,
+    WINDOW_START,
+)
 from strandline.jobs.model.stage import AnalyticCall, Output
-from strandline.jobs.model.types import BIGINT, DOUBLE
+from strandline.jobs.model.types import BIGINT, DOUBLE, INT
 from strandline.jobs.query.inputs import mark_name, marks_in
-from strandline.jobs.query.logical import Block, Query, SetOperation, identity
+from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, identity
 from strandline.jobs.query.recompute.calls import Written, call_text
 from strandline.jobs.query.recompute.failed_rows import (
     ROW_FAILS,
@@ -93,6 +103,8 @@ def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), i
     """
     if isinstance(query, SetOperation):
         return _set_operation(query, recompute, more, is_open=is_open)
+    if isinstance(query, Recursion):
+        return _recursion(query, recompute)
     return _block(query, recompute, more, is_open=is_open and is_plain(query))
 
 
@@ -117,6 +129,23 @@ def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[st
     for each in texts[1:]:
         text = f"({text}) {query.operation.upper()} ({each})"
     return text
+
+
+def _recursion(query: Recursion, recompute: Recomputation) -> str:
+    """WITH RECURSIVE. What fails in a step fails the whole: all that would follow from its row is unknown."""
+    engine = recompute.engine
+    whole = recompute if recompute.fate == "null" else replace(recompute, fate="error")
+    names = [name for name, _ in query.outputs]
+    steps = [_query(step if query.levels is None else _with_level(step), whole) for step in query.steps]
+    seed = f"SELECT * FROM ({_query(query.seed, recompute)}) AS __seed"
+    text = rounds(names, seed, steps, engine, distinct=query.distinct, levels=query.levels)
+    return f"WITH RECURSIVE {text} {all_rounds(names, engine, levels=query.levels)}"
+
+
+def _with_level(step: Block) -> Block:
+    """A step that also gives the round of the row that each of its rows follows from."""
+    itself = next(part.alias for part in step.inputs if part.source.name == ITSELF)  # type: ignore[union-attr]
+    return replace(step, outputs=(*step.outputs, Output(LEVEL, exp.column(LEVEL, table=itself, quoted=True), INT)))
 
 
 def _branches(query: SetOperation) -> list[Query]:

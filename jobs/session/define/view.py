@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.engines.engine import Dialect, engine_of
+from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.plan.plan import check_errors, check_incremental, plan_of_query, with_rowtime
-from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
+from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, maintenance
 from strandline.jobs.ivm.rules.stored import reads_values
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
@@ -23,6 +23,7 @@ from strandline.jobs.query.logical import (
     Block,
     From,
     Query,
+    Recursion,
     SetOperation,
     fingerprint,
     grows_by_groups,
@@ -40,8 +41,6 @@ from strandline.jobs.session.define.view_options import check_formats, view_opti
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import CreateView
 from strandline.state_store.wording import Name, sentence
-
-_ENGINES: tuple[Dialect, ...] = ("spark", "duckdb")
 
 
 def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
@@ -137,7 +136,7 @@ def check_rules(made: Plan) -> None:
         ConditionLost: a rule's text would lack a condition of the query.
     """
     for stage in made.stages:
-        for dialect in _ENGINES:
+        for dialect in engines_for(stage):
             check_written(made.view, stage, maintenance(stage, dialect), engine_of(dialect))
 
 
@@ -158,6 +157,8 @@ def inputs_of(query: Query, catalog: Catalog) -> tuple[str, ...]:
 
 def makes_stream(query: Query, catalog: Catalog) -> bool:
     """True if each row is made of one or several events: no groups, and no table whose changes are followed."""
+    if isinstance(query, Recursion):
+        return False
     if isinstance(query, SetOperation):
         return query.operation == "union all" and all(makes_stream(branch, catalog) for branch in query.branches)
     return bool(query.inputs) and not grows_by_groups(query) and all(_is_stream(each, catalog) for each in query.inputs)

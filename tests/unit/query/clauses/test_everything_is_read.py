@@ -53,6 +53,8 @@ VIEWS = (
     "SELECT q.k, p.c FROM s AS q JOIN (SELECT k, COUNT(*) AS c FROM s GROUP BY k) AS p ON q.k = p.k",
     "WITH p AS (SELECT k FROM s) SELECT k FROM p WHERE k NOT IN (SELECT k FROM t) AND EXISTS (SELECT 1 FROM u"
     " WHERE u.k = p.k)",
+    "WITH RECURSIVE r (a, b) MAX RECURSION LEVEL 9 AS (SELECT id, n FROM t UNION SELECT r.a, u.n FROM r JOIN u"
+    " ON r.b = u.id) SELECT a, b FROM r",
     *(
         f"WITH p AS (SELECT k FROM s) SELECT k FROM p {word} SELECT k FROM t"
         for word in ("UNION ALL", "INTERSECT", "EXCEPT")
