@@ -17,6 +17,7 @@ from strandline.jobs.ivm.rules.delta_join import equalities
 from strandline.jobs.ivm.rules.lookups import plan_lookups
 from strandline.jobs.ivm.rules.maintenance import engines_for, late_rows
 from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
+from strandline.jobs.ivm.rules.recursive import grows
 from strandline.jobs.ivm.rules.stored import state_type
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.relation import ITSELF
@@ -87,6 +88,9 @@ def _text(title: str, of: Plan, refresh: Refresh, *, maintenance: bool) -> str:
         if maintenance:
             text = maintenance_text(stage, engines_for(stage)[0])
             lines += ["", *(f"    {line}" for line in text.splitlines())]
+            if isinstance(stage, RecursiveStage) and grows(stage):
+                again = maintenance_text(stage, engines_for(stage)[0], None)
+                lines += ["", "  where rows go", "", *(f"    {line}" for line in again.splitlines())]
             late = late_rows(stage, "spark", [each.alias for each in inputs_of(stage)])
             if late is not None:
                 lines += ["", "  late rows are counted by", "", *(f"    {line}" for line in late.splitlines())]
@@ -130,6 +134,8 @@ def rule(stage: Stage) -> str:
             return "changes are folded per group and merged with what the group's row keeps"
         case AnalyticStage():
             return f"{'the touched partitions are' if stage.partition else 'all rows are'} computed again"
+        case RecursiveStage() if grows(stage):
+            return "what follows from new rows is added; where rows go, all rounds of the recursion are computed again"
         case RecursiveStage():
             return "all rounds of the recursion are computed again, and compared with the stored rows"
         case MapStage():

@@ -321,9 +321,7 @@ def why_not(stage: Stage) -> str | None:
     if isinstance(stage, AnalyticStage) and not stage.partition:
         return "OVER without PARTITION BY: all rows are one partition, and every change computes it again"
     if isinstance(stage, RecursiveStage):
-        return (
-            "WITH RECURSIVE: what a change takes away may follow from other rows, so every change computes all rounds"
-        )
+        return "WITH RECURSIVE: what a change takes away may follow from other rows, so it computes all rounds again"
     return None
 
 

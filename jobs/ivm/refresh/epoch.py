@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from strandline.jobs.ivm.refresh import begun_logs
 from strandline.jobs.ivm.refresh.runtime import Span
 from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.ivm.rules.recursive import grows
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.options import Refresh
@@ -300,6 +301,8 @@ def choose(lake: LakeLayout, stage: Stage, spans: Sequence[Span], refresh: Refre
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return Choice("delta", sentence("changes of {}", changes), few, changed)
     if isinstance(stage, RecursiveStage):
+        if refresh != "full" and grows(stage) and _only_inserted(lake, moved):
+            return Choice("delta", sentence("what follows from the new rows of {}", changes), few, changed)
         return Choice("full", sentence("all rounds of the recursion after changes of {}", changes), few_changes=False)
     if refresh == "full":
         return Choice("full", sentence("REFRESH = 'full': all rows after changes of {}", changes), few_changes=False)
@@ -335,11 +338,24 @@ def _rows_changed(lake: LakeLayout, spans: Sequence[Span]) -> int | None:
     return total
 
 
+def _only_inserted(lake: LakeLayout, spans: Sequence[Span]) -> bool:
+    """True if the commits to take in say that they took no row away."""
+    records = (
+        read_record(lake.table(span.relation.name), version)
+        for span in spans
+        if span.after is not None
+        for version in range(span.after + 1, span.upto + 1)
+    )
+    return all(record is not None and record.deleted == 0 for record in records)
+
+
 def in_words(stage: Stage, refresh: Refresh) -> str:
     """The choice that `choose` will make, in words for EXPLAIN."""
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return "its changes: rows are only ever added to what it reads"
     if isinstance(stage, RecursiveStage):
+        if grows(stage) and refresh != "full":
+            return "what follows from new rows; where rows go, all rounds again, stored as a difference"
         return "all rounds are computed again, stored as a difference"
     if refresh == "full":
         return "full: all rows, stored as a difference"

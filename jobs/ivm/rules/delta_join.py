@@ -21,7 +21,7 @@ An input's old version is Delta's `VERSION AS OF`: a join keeps no state of its 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from sqlglot import exp
@@ -37,11 +37,16 @@ from strandline.state_store.tablespec import WEIGHT
 
 @dataclass(frozen=True)
 class Term:
-    """One SELECT of the changes: the side that each input is read from, the weight, and the input that restricts it."""
+    """One SELECT of the changes: the side that each input is read from, the weight, and the input that restricts it.
+
+    Attributes:
+        itself: the relation that stands for a recursion's own rows.
+    """
 
     sides: Mapping[str, Side]
     weight: str
     touched_by: str | None = None
+    itself: str = ITSELF
 
 
 def ctes(stage: Stage, engine: Engine, changed: Collection[str] | None, *, rows: Body = ()) -> list[str]:
@@ -57,15 +62,19 @@ def ctes(stage: Stage, engine: Engine, changed: Collection[str] | None, *, rows:
     return texts
 
 
-def changes(body: Body, engine: Engine, changed: Collection[str] | None) -> str:
-    """The changes of a body: its columns, `__weight` and `__step`."""
+def changes(body: Body, engine: Engine, changed: Collection[str] | None, *, itself: str = ITSELF) -> str:
+    """The changes of a body: its columns, `__weight` and `__step`.
+
+    Args:
+        itself: the relation that stands for a recursion's own rows.
+    """
     selects: list[str] = []
     for core in body:
         if changed is None:
             selects.append(_select(core, Term(_all(core, "new"), "1"), len(selects), engine))
             continue
         for term in terms(core, changed, engine):
-            selects.append(_select(core, term, len(selects), engine))
+            selects.append(_select(core, replace(term, itself=itself), len(selects), engine))
     if not selects:
         # Only frozen inputs moved: nothing changes, and the text must still say which columns there are.
         none = _select(body[0], Term(_all(body[0], "new"), "1"), 0, engine)
@@ -124,7 +133,7 @@ def _select(core: Core, term: Term, step: int | None, engine: Engine) -> str:
     parts = [typed(column, engine) for column in core.columns]
     if step is not None:
         parts += [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
-    source = from_text(FromClause(core, term.sides, term.touched_by), engine)
+    source = from_text(FromClause(core, term.sides, term.touched_by, term.itself), engine)
     # `SELECT RANK() OVER ()` reads no column of its one row.
     return f"  SELECT\n    {columns(parts or ['1 AS __one'])}\n  {source}{where_text(core.where, engine)}"
 
@@ -153,11 +162,13 @@ class FromClause:
     Attributes:
         sides: by alias, the relation that an input is read from.
         touched_by: alias of the input whose changes restrict the rows; None for no restriction.
+        itself: the relation that stands for a recursion's own rows.
     """
 
     core: Core
     sides: Mapping[str, Side]
     touched_by: str | None = None
+    itself: str = ITSELF
 
 
 @dataclass(frozen=True)
@@ -206,7 +217,7 @@ def where_text(condition: exp.Expression | None, engine: Engine) -> str:
 
 def _relation(source: FromClause, each: Input, engine: Engine) -> str:
     if each.relation.name == ITSELF:
-        return engine.name(ITSELF)
+        return engine.name(source.itself)
     name = engine.name(f"{source.sides[each.alias]}_{each.alias}")
     if not each.as_of:
         return name

@@ -114,7 +114,7 @@ def plan_lookups(stage: Stage, engine: Engine, changed: Collection[str]) -> Plan
     plan = Plan()
     if isinstance(stage, RecursiveStage):
         every = (SELF, *(f"new_{each.alias}" for each in inputs_of(stage)))
-        plan.scanned.update(dict.fromkeys(every, "all rounds of the recursion are computed again"))
+        plan.scanned.update(dict.fromkeys(every, "rounds read all of it"))
         return plan
     for core in body_of(stage):
         for term in terms(core, changed, engine):

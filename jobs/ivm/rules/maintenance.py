@@ -63,7 +63,7 @@ def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None 
         case AnalyticStage():
             return analytic_rule(stage, engine, moved)
         case RecursiveStage():
-            return recursive_rule(stage, engine)
+            return recursive_rule(stage, engine, moved)
 
 
 def engines_for(stage: Stage) -> tuple[Dialect, ...]:
@@ -257,7 +257,7 @@ def looks_back(stage: Stage) -> frozenset[str]:
     written = 0
     for dialect in engines_for(stage):
         try:
-            texts = (maintenance(stage, dialect), late_rows(stage, dialect, every))
+            texts = (maintenance(stage, dialect), late_rows(stage, dialect, every), *_again(stage, dialect))
         except StrandlineError:
             continue  # an engine that lacks a function never runs the rule
         written += 1
@@ -265,6 +265,12 @@ def looks_back(stage: Stage) -> frozenset[str]:
             sides = relations(stage, text, engine_of(dialect))
             found |= {each.relation.name for _, side, each in sides if side != "delta"}
     return frozenset(found if written else (each.relation.name for each in inputs_of(stage)))
+
+
+def _again(stage: Stage, dialect: Dialect) -> Iterator[str]:
+    """The text of a recursion that is run where rows go."""
+    if isinstance(stage, RecursiveStage):
+        yield maintenance(stage, dialect, None)
 
 
 # Proof that the text of a rule says every condition of its stage.
