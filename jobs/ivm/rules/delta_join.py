@@ -77,7 +77,7 @@ def changes(body: Body, engine: Engine, changed: Collection[str] | None, *, itse
             selects.append(_select(core, replace(term, itself=itself), len(selects), engine))
     if not selects:
         # Only frozen inputs moved: nothing changes, and the text must still say which columns there are.
-        none = _select(body[0], Term(_all(body[0], "new"), "1"), 0, engine)
+        none = _select(body[0], Term(_all(body[0], "new"), "1", itself=itself), 0, engine)
         return f"  SELECT * FROM (\n{none}\n  ) AS __none WHERE FALSE"
     return "\n  UNION ALL\n".join(selects)
 

@@ -27,6 +27,7 @@ from strandline.jobs.query.clauses.from_clause import Context, query_part, renam
 from strandline.jobs.query.clauses.set_operations import branches_of, common_columns, converted
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.trees import identifier
 
 LEVELS: Final = 1_000
 """The rounds after which a recursion is taken for endless, where it does not say how many it may take: MySQL's number.
@@ -99,7 +100,9 @@ def _recursion(cte: exp.Expr, context: Context) -> Recursion:
     seeds, trees = _parts(name, tree, cte)
     context = replace(read_with(tree, context), outer=None)
     names = [each.name for each in cte.args["alias"].args.get("columns") or ()]
+    seeds = [_under(each, names) for each in seeds]
     columns = _named(name, names, _columns_of([context.read(each, context) for each in seeds], tree), cte)
+    trees = [_under(each, [shown for shown, _ in columns]) for each in trees]
     columns, following = _typed(name, columns, trees, context, tree)
     read = [converted(context.read(each, context), columns) for each in seeds]
     seed = read[0] if len(read) == 1 else SetOperation("union all", tuple(read), columns)
@@ -150,6 +153,20 @@ def _parts(name: str, tree: exp.Expr, cte: exp.Expr) -> tuple[list[exp.Expr], li
                 hint=form,
             ).placed(*position_of(table))
     return seeds, steps
+
+
+def _under(tree: exp.Expr, names: Sequence[str]) -> exp.Expr:
+    """A branch whose columns have the names of the recursion: nobody sees its own, which may be equal."""
+    items = tree.expressions if isinstance(tree, exp.Select) else []
+    later = (tree.args.get(clause) for clause in ("group", "having", "qualify", "order"))
+    if len(items) != len(names) or any(later) or any(each.find(exp.Star) for each in items):
+        return tree
+    made = tree.copy()
+    shown = [
+        exp.Alias(this=item.unalias().copy(), alias=identifier(name)) for item, name in zip(items, names, strict=True)
+    ]
+    made.set("expressions", shown)
+    return made
 
 
 def _columns_of(queries: Sequence[Query], tree: exp.Expr) -> Columns:

@@ -38,6 +38,7 @@ from strandline.jobs.model.relation import (
     WINDOW_BOUNDS,
     WINDOW_END,
     WINDOW_START,
+    Relation,
 )
 from strandline.jobs.model.stage import AnalyticCall, Output
 from strandline.jobs.model.types import BIGINT, DOUBLE, INT
@@ -144,7 +145,9 @@ def _recursion(query: Recursion, recompute: Recomputation) -> str:
 
 def _with_level(step: Block) -> Block:
     """A step that also gives the round of the row that each of its rows follows from."""
-    itself = next(part.alias for part in step.inputs if part.source.name == ITSELF)  # type: ignore[union-attr]
+    itself = next(
+        part.alias for part in step.inputs if isinstance(part.source, Relation) and part.source.name == ITSELF
+    )
     return replace(step, outputs=(*step.outputs, Output(LEVEL, exp.column(LEVEL, table=itself, quoted=True), INT)))
 
 

@@ -152,6 +152,38 @@ def test_only_new_rows_are_followed_where_none_goes(
     assert rows(lake, "SELECT a, b FROM v") == rows(lake, f"WITH RECURSIVE r (a, b) AS ({view}\n) SELECT a, b FROM r")
 
 
+def test_new_rows_that_begin_and_new_ones_that_they_follow_by_come_apart(settings: Settings) -> None:
+    """An epoch brings rows of one input alone."""
+    lake = ServedLake(
+        settings,
+        EDGES + "CREATE TABLE s (a INT PRIMARY KEY) WITH (KAFKA_TOPIC = 's');"
+        "CREATE MATERIALIZED VIEW v AS WITH RECURSIVE r (a, b) AS (SELECT a, a FROM s UNION SELECT r.a, e.b FROM"
+        " (SELECT a, b FROM edges WHERE a > 0) e JOIN r ON r.b = e.a) SELECT a, b FROM r;"
+        "CREATE MATERIALIZED VIEW one AS WITH RECURSIVE r (n) AS (SELECT 1 UNION SELECT n FROM r) SELECT n FROM r;",
+    )
+    for source, row in (("s", {"a": 1}), ("edges", {"id": 1, "a": 1, "b": 2}), ("s", {"a": 2}), ("s", {"a": 7})):
+        lake.append(source, [row])
+        assert "v" not in refreshed(lake)
+    lake.append("edges", [{"id": 2, "a": 2, "b": 7}])
+    assert refreshed(lake) == {}
+    assert rows(lake, "SELECT a, b FROM v") == [(1, 1), (1, 2), (1, 7), (2, 2), (2, 7), (7, 7)]
+    head = reader.head(lake.lake.table("v__stage_1"))
+    assert head is not None
+    assert head.record.mode == "delta"
+    assert rows(lake, "SELECT n FROM one") == [(1,)]
+
+
+def test_a_join_of_queries_beside_it_is_pulled_and_maintained_alike(settings: Settings) -> None:
+    text = (
+        "WITH RECURSIVE r (i, x) AS (SELECT 0, 0 UNION ALL (WITH k AS (SELECT a FROM edges WHERE a > 0)"
+        " SELECT r.i + 1, m.a FROM k m JOIN r ON m.a = 1 JOIN k n ON n.a = m.a WHERE r.i < 3)) SELECT i, x FROM r"
+    )
+    lake = lake_of(settings, f"v AS {text}")
+    edges(lake, (1, 2))
+    assert refreshed(lake) == {}
+    assert rows(lake, "SELECT i, x FROM v") == rows(lake, text) == [(0, 0), (1, 1), (2, 1), (3, 1)]
+
+
 def test_events_that_only_come_are_kept_for_those_that_go(settings: Settings) -> None:
     """What begins is an append-only stream: all rounds read it again, so retention must leave its events."""
     lake = ServedLake(

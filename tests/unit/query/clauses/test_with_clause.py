@@ -107,7 +107,7 @@ SEED = "SELECT id, n FROM t UNION ALL"
         ("r (a) AS (SELECT 0.5 UNION ALL SELECT a * 0.25 FROM r)", TypeMismatch, "wider with each round"),
         ("r (a) AS (SELECT NULL UNION ALL SELECT a FROM r)", InvalidQuery, "has no type"),
         ("r (a) AS (SELECT id FROM t UNION SELECT k FROM r JOIN t ON r.a = t.id)", TypeMismatch, "VARCHAR"),
-        ("r (a, a) AS (SELECT id, n FROM t UNION SELECT * FROM r)", InvalidQuery, "two columns named 'a'"),
+        ("r (a, a) AS (SELECT id, n FROM t UNION SELECT * FROM r)", InvalidQuery, "two columns"),
         ("r (a, b) AS (SELECT id FROM t UNION SELECT * FROM r)", InvalidQuery, "2 names are given"),
         ("r (m) AS (SELECT MAP('a' := id) FROM t UNION ALL SELECT m FROM r)", NotSupported, "rows are compared"),
         ("r (a) AS (SELECT id FROM t UNION SELECT __level FROM r)", UnknownName, "__level"),
