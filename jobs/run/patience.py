@@ -11,6 +11,8 @@ A view without a target takes its inputs as it finds them, and asks nothing of t
     sales ──> by_shop (1 hour) ──> top_shops (1 minute) ──> page (none)
               waits 1 minute       waits 1 minute           each epoch; it changes once a minute
 
+What reads a table that is lost or damaged does not wait: its refresh says so, as that of any other view does.
+
 Snowflake's dynamic tables have the same two forms of TARGET_LAG. What waits is a continuous run's alone: a drain ends
 with every view refreshed.
 """
@@ -19,13 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model import tables
-from strandline.state_store.delta.log import newest_version
+from strandline.state_store.delta import heads
 from strandline.state_store.errors import StoreError
+from strandline.state_store.paths import side_by_side
 
 if TYPE_CHECKING:
     from strandline.jobs.run.schedule import Levels, RefreshUnit
@@ -58,6 +60,10 @@ def without(levels: Levels, waiting: Collection[str]) -> Levels:
     return [[item for item in level if item.name not in waiting] for level in levels] if waiting else levels
 
 
+Versions = dict[str, int | None]
+"""{table: its newest version}; None of one that was not made yet."""
+
+
 @dataclass
 class Deferrals:
     """What waits in one run, and since when.
@@ -69,7 +75,7 @@ class Deferrals:
     levels: Levels
     looked: dict[str, tuple[int, int]] = field(default_factory=dict)
     _patience: Mapping[str, float] = field(init=False)
-    _seen: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    _seen: dict[str, Versions] = field(default_factory=dict)
     """{unit: the versions of its inputs that it reflects}"""
     _since: dict[str, float] = field(default_factory=dict)
     """{unit: since when something has waited for it}, by the monotonic clock."""
@@ -88,12 +94,14 @@ class Deferrals:
         """
         waiting: set[str] = set()
         moving: dict[str, float] = {}
+        found = _versions(lake, {name for item in self._patient() for name in item.inputs})
         for item in self._patient():
-            present = _versions(lake, item.inputs)
+            present = {name: found[name] for name in item.inputs if name in found}
+            reads = len(present) == len(item.inputs)
             coming = [moving[name] for name in item.inputs if name in moving]
             if now is not None and (coming or present != self._seen.get(item.name)):
                 self._since[item.name] = min([self._since.get(item.name, now), *coming])
-            if now is not None and item.name in self._last and not self._is_due(item.name, now):
+            if now is not None and reads and item.name in self._last and not self._is_due(item.name, now):
                 waiting.add(item.name)
                 continue
             self._seen[item.name] = present
@@ -110,9 +118,10 @@ class Deferrals:
             moments: when it began and ended, in milliseconds since the epoch.
         """
         own = {item.target for level in self.levels for item in level}
+        found = _versions(lake, {name for item in self._patient() for name in own.intersection(item.inputs)})
         for item in self._patient():
             # What this run itself committed in this refresh, later levels of it have read, but for those that wait.
-            present = _versions(lake, own.intersection(item.inputs))
+            present = {name: found[name] for name in item.inputs if name in found}
             if item.name in waiting:
                 if any(version != self._seen[item.name].get(name) for name, version in present.items()):
                     self._since.setdefault(item.name, now)
@@ -136,8 +145,16 @@ class Deferrals:
         return now - self._since[name] >= self._patience[name] - ahead
 
 
-def _versions(lake: LakeLayout, names: Iterable[str]) -> dict[str, int | None]:
-    """{table: its newest version}; none where one does not read: the refresh says what is wrong with it."""
-    with suppress(StoreError):
-        return {name: newest_version(lake.table(name)) for name in names}
-    return {}
+def _versions(lake: LakeLayout, names: Collection[str]) -> Versions:
+    """{table: its newest version} of those that read."""
+    found = side_by_side(lambda name: _version(lake, name), sorted(names), lake.root)
+    return {name: versions[0] for name, versions in zip(sorted(names), found, strict=True) if versions}
+
+
+def _version(lake: LakeLayout, name: str) -> tuple[int | None, ...]:
+    """The newest version of a table; nothing where it does not read."""
+    try:
+        head = heads.head(lake, name)
+    except StoreError:
+        return ()
+    return (None if head is None else head.version,)

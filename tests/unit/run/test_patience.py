@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,17 +14,22 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.errors import OptionRefused
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.hindrances import Hindrances
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.patience import patience, without
 from strandline.jobs.run.pipeline import drain, opened
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta import log
 from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import StoreError
 from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables
 from tests.support.altered_lake import rows
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
+from tests.unit.operate.verify.damage import flip, head_of
 
 PIPELINE = "shop"
 SHOP = """
@@ -51,6 +57,15 @@ def stream(settings: Settings, lake: LakeLayout, clock: Clock) -> Iterator[Pipel
     with opened(settings, PIPELINE, None, in_driver=True) as (made, _):
         made.refresh()
         yield made
+
+
+def lose(lake: LakeLayout, table: str) -> None:
+    shutil.rmtree(on_disk(lake.table(table)))
+
+
+def break_head(lake: LakeLayout, table: str) -> None:
+    path = lake.table(table)
+    flip(log.commit_file(path, head_of(path)))
 
 
 def _patience(settings: Settings, lake: LakeLayout, statements: str) -> dict[str, float]:
@@ -150,6 +165,34 @@ def test_a_restart_refreshes_what_waited(stream: PipelineStream, settings: Setti
     )
     again.refresh(everything=False)
     assert rows(lake, "quiet") == [("a", 2)]
+
+
+@pytest.mark.parametrize("damage", [lose, break_head])
+def test_an_input_that_does_not_read_is_noticed_at_once(
+    stream: PipelineStream, lake: LakeLayout, damage: Callable[[LakeLayout, str], None]
+) -> None:
+    """By those that wait as by those that do not: `most` reads `by_shop`, and neither is due."""
+    stream.refresh(everything=False)
+    assert stream.waiting.keys() == {"by_shop", "most", "quiet"}
+    damage(lake, "by_shop")
+    stream.refresh(everything=False)
+    assert isinstance(stream.failures["most"], StoreError)
+    assert stream.failures.keys() == {"most"}
+    with heartbeat(stream, "continuous", lambda: ()):
+        hindrances = Hindrances(Catalog(lake).definitions(), lake)
+        states = {name: found.state for name in ("by_shop", "most", "page") if (found := hindrances.of(name))}
+    assert states == {"by_shop": "damaged", "most": "stopped", "page": "held"}
+    assert hindrances.of("quiet") is None
+
+
+@pytest.mark.parametrize("damage", [lose, break_head])
+def test_a_log_that_does_not_read_stops_who_waits_for_it_and_who_does_not(
+    stream: PipelineStream, lake: LakeLayout, damage: Callable[[LakeLayout, str], None]
+) -> None:
+    stream.refresh(everything=False)
+    damage(lake, "sales")
+    stream.refresh(everything=False)
+    assert stream.failures.keys() == {"by_shop", "counted", "quiet"}
 
 
 def test_levels_without_what_waits_keep_their_order(stream: PipelineStream) -> None:
