@@ -7,6 +7,7 @@ under, which a rename does not change.
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from contextlib import contextmanager, suppress
@@ -246,6 +247,9 @@ def _measured_stages(stream: PipelineStream, known: set[str]) -> Iterator[tuple[
                     yield name, (head.record.rows, reader.size_bytes(stream.lake.table(name), head.version))
 
 
+SHARED_BY: Final = 16
+"""So many runs of one machine may have the same port in their settings."""
+
 # The port: three paths, and nothing else. It has no password, so it is of this machine unless the settings say more.
 
 
@@ -292,20 +296,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(settings: MetricsSettings, metrics: PipelineMetrics) -> Iterator[int | None]:
-    """Answer on the port of the settings while the body runs.
+    """Answer while the body runs: on the port of the settings, or where another run has that, on the next that is free.
 
     Yields:
-        the port; None where it is taken: a run is not refused for what only shows it.
+        the port; None where none of them can be had: a run is not refused for what only shows it.
     """
     assert settings.port is not None
-    try:
-        endpoint = _Endpoint((settings.host, settings.port), metrics)
-    except OSError as error:
-        why = error.strerror or str(error)
-        log.warning(
-            "no metrics: '%s:%d' cannot be had: %s; give each run a STRANDLINE_METRICS__PORT of its own",
-            *(settings.host, settings.port, why),
-        )
+    endpoint = _endpoint(settings.host, settings.port, metrics)
+    if endpoint is None:
         yield None
         return
     port = int(endpoint.server_address[1])
@@ -318,3 +316,22 @@ def answering(settings: MetricsSettings, metrics: PipelineMetrics) -> Iterator[i
         endpoint.shutdown()
         endpoint.server_close()
         thread.join()
+
+
+def _endpoint(host: str, first: int, metrics: PipelineMetrics) -> _Endpoint | None:
+    """The endpoint on the first port that is free of `SHARED_BY`; None where none is, which is said in the log."""
+    last = min(first + SHARED_BY, 65_536) - 1 if first else 0
+    why: OSError | None = None
+    for port in range(first, last + 1):
+        try:
+            return _Endpoint((host, port), metrics)
+        except OSError as error:
+            why = error
+            if error.errno != errno.EADDRINUSE:
+                break
+        log.info("metrics: '%s:%d' is another process's; trying the next port", host, port)
+    log.warning(
+        "no metrics: no port of '%s:%d-%d' can be had: %s; set STRANDLINE_METRICS__PORT to one that can",
+        *(host, first, last, (why and why.strerror) or why),
+    )
+    return None

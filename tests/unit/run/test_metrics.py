@@ -21,7 +21,7 @@ from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import MetricsSettings, Settings
 from strandline.jobs.run.heartbeat import read_beat
-from strandline.jobs.run.metrics import PipelineMetrics, answering
+from strandline.jobs.run.metrics import SHARED_BY, PipelineMetrics, answering
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import ObjectMissing
@@ -129,9 +129,22 @@ def _get(port: int | None, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_a_port_that_is_taken_ends_no_run(
-    settings: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture
+def test_a_second_run_answers_on_the_next_port_that_is_free(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "strandline")
+    shared = MetricsSettings(port=free_port())
+    with answering(shared, PipelineMetrics("one")) as one, answering(shared, PipelineMetrics("two")) as two:
+        assert one is not None
+        assert two is not None
+        assert one < two < one + SHARED_BY
+        for port, pipeline in ((one, "one"), (two, "two")):
+            assert f'strandline_active{{pipeline="{pipeline}"}} 0.0' in _get(port, "/metrics")[1]
+    assert f"metrics: http://127.0.0.1:{two}/metrics" in caplog.text
+
+
+def test_a_port_that_cannot_be_had_ends_no_run(
+    settings: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("strandline.jobs.run.metrics.SHARED_BY", 1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = settings.model_copy(update={"metrics": MetricsSettings(port=taken.getsockname()[1])})
         list(Interpreter(settings, "shop").run(SHOP + "INSERT INTO sales VALUES ('a', 2);"))
