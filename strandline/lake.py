@@ -53,6 +53,17 @@ class Lake:
         """The streams, tables and views, in the order of their creation."""
         return Catalog(self._layout).relations()
 
+    def plain_views(self) -> tuple[str, ...]:
+        """The plain views, which have no rows of their own: what reads one has its query in its place."""
+        return tuple(Catalog(self._layout).plain)
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """What DESCRIBE says of a stream, table, view or plain view: kind, pipeline, columns. Raises UnknownName."""
+        from strandline.jobs.session.show import description
+
+        catalog = Catalog(self._layout)
+        return description(catalog.name_map.stored(name), catalog, self._layout, extended=False).data
+
     def version(self, name: str) -> int | None:
         """The newest version of a table; None before its first commit. Raises UnknownName."""
         head = reader.head(self._layout.table(self._definition(name).name))
@@ -148,6 +159,7 @@ class Lake:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
+        from strandline.jobs.catalog.plain_views import expanded
         from strandline.jobs.catalog.stored_names import stored_statement
         from strandline.jobs.functions.python.register import Library
         from strandline.jobs.model.errors import SqlSyntaxError
@@ -159,7 +171,7 @@ class Lake:
         if not isinstance(statement, Select) or statement.emit is not None:
             raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)
         library = Library(catalog.functions.values(), self.settings.functions.modules)
-        found = pull(statement, catalog, self._layout, library)
+        found = pull(expanded(statement, catalog), catalog, self._layout, library)
         return [dict(zip(found.names, row, strict=True)) for row in found.rows]
 
     # --- changing -------------------------------------------------------------------------------------------------
@@ -194,6 +206,30 @@ class Lake:
         from strandline.jobs.session.python_views import plan_views
 
         return plan_views(what, self.settings, pipeline)
+
+    def execute(self, text: str, *, pipeline: str = "default") -> tuple[str, ...]:
+        """Execute statements that change something, in order; those before an error stay executed.
+
+        Args:
+            pipeline: of new definitions.
+
+        Returns:
+            What each did, as the command prints it.
+
+        Raises:
+            StrandlineError: a statement failed, and changed nothing.
+            InvalidQuery: one asks for something, and changes nothing.
+        """
+        from strandline.jobs.model.errors import InvalidQuery
+        from strandline.jobs.serve.results import Message
+        from strandline.jobs.session.interpreter import Interpreter
+
+        said = []
+        for result in Interpreter(self.settings, pipeline).run(text):
+            if not isinstance(result, Message):
+                raise InvalidQuery("`execute` is for what changes", hint="`query` reads rows, `describe` a definition")
+            said.append(result.text)
+        return tuple(said)
 
     def statement(self, view: PythonView) -> str:
         """The SQL that a view in Python stands for. Errors as of `apply`."""

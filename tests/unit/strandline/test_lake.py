@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.jobs.model.errors import SqlSyntaxError, UnknownName
+from strandline.jobs.model.errors import InvalidQuery, SqlSyntaxError, UnknownName
 from strandline.state_store.errors import SettingsError, TableMissing, VersionGone
 from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append, delete
@@ -63,6 +63,25 @@ def test_what_is_not_there_is_a_typed_error(opened: strandline.Lake, monkeypatch
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(SettingsError, match="polars is not installed"):
         opened.polars("package_locations")
+
+
+def test_statements_are_executed_and_definitions_described(opened: strandline.Lake) -> None:
+    said = opened.execute(
+        "CREATE VIEW in_oslo AS SELECT package_id AS id FROM package_locations WHERE current_location = 'Oslo';"
+        "CREATE TABLE doors (id BIGINT PRIMARY KEY);",
+        pipeline="doors",
+    )
+    assert said == ("view 'in_oslo' created (pipeline 'doors')", "table 'doors' created (pipeline 'doors')")
+    assert opened.plain_views() == ("in_oslo",)
+    assert opened.query("SELECT * FROM in_oslo") == [{"id": 2}]
+    about = opened.describe("doors")
+    assert (about["kind"], about["pipeline"]) == ("table", "doors")
+    assert about["columns"] == [{"name": "id", "type": "BIGINT", "key": True}]
+    assert opened.describe("in_oslo")["reads"] == ["package_locations"]
+    with pytest.raises(InvalidQuery, match="`execute` is for what changes"):
+        opened.execute("SELECT * FROM in_oslo")
+    with pytest.raises(UnknownName):
+        opened.describe("nope")
 
 
 def test_the_package_loads_neither_spark_nor_dagster() -> None:
