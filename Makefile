@@ -47,6 +47,7 @@ fast: check ## lint, types, and the unit tests of the language and the engine: a
 
 test: check ## everything that must pass
 	$(BIN)/python -m strandline.jobs.run.jars kafka dynamodb s3
+	$(BIN)/python -m infra.dbt_environment
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
@@ -106,9 +107,11 @@ bench-soak: $(STAMP) ## ten thousand epochs through five views in one process: d
 bench-replicas: $(STAMP) ## a replica from nothing, and reads per second, by backend
 	@$(BIN)/python -m benchmarks.replicas
 
-lock: ## renew requirements.lock (needs uv)
+lock: ## renew the lock files (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \
 	  --no-emit-find-links --extra dev pyproject.toml -q -o requirements.lock --custom-compile-command "make lock"
+	cd infra/dbt-strandline && uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \
+	  --no-emit-find-links requirements.in -q -o requirements.lock --custom-compile-command "make lock"
 
 clean: ## remove the virtual environment and the demo's lake
 	rm -rf $(VENV) lake .dagster

@@ -1,0 +1,148 @@
+"""dbt's connection: a lake, opened in this process, and the statements that dbt sends there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from dbt.adapters.base import BaseConnectionManager
+from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState, Credentials
+from dbt.adapters.events.logging import AdapterLogger
+from dbt_common.clients.agate_helper import empty_table, table_from_data_flat
+from dbt_common.exceptions import DbtDatabaseError
+
+import strandline
+
+if TYPE_CHECKING:
+    import agate
+
+_ONE_AT_A_TIME = RLock()
+"""A lake has one writer for each pipeline: dbt's threads take turns."""
+logger = AdapterLogger("Strandline")
+
+
+@dataclass
+class StrandlineCredentials(Credentials):
+    """A target of profiles.yml.
+
+    Attributes:
+        schema: the pipeline of new models.
+        database: a lake has none; the name stands in dbt's own lists.
+        lake: a folder or URL; default: the one that Strandline's settings name.
+        drain: bring a model up to date when it is applied. False: a run elsewhere does.
+    """
+
+    database: str = "lake"
+    schema: str = "dbt"
+    lake: str | None = None
+    drain: bool = True
+
+    @property
+    def type(self) -> str:
+        return "strandline"
+
+    @property
+    def unique_field(self) -> str:
+        return str(self.lake)
+
+    def _connection_keys(self) -> tuple[str, ...]:
+        return ("lake", "database", "schema", "drain")
+
+
+class StrandlineConnectionManager(BaseConnectionManager):
+    """Opens the lake, and sends statements there. There are no transactions: each statement is whole."""
+
+    TYPE = "strandline"
+
+    @contextmanager
+    def exception_handler(self, sql: str) -> Iterator[None]:
+        try:
+            yield
+        except strandline.StrandlineError as error:
+            logger.debug(f"refused:\n{sql}")
+            raise DbtDatabaseError(str(error)) from error
+
+    @classmethod
+    def open(cls, connection: Connection) -> Connection:
+        if connection.state != ConnectionState.OPEN:
+            credentials = connection.credentials
+            assert isinstance(credentials, StrandlineCredentials)
+            connection.handle = strandline.open_lake(credentials.lake)
+            connection.state = ConnectionState.OPEN
+        return connection
+
+    @classmethod
+    def close(cls, connection: Connection) -> Connection:
+        connection.state = ConnectionState.CLOSED
+        connection.transaction_open = False
+        return connection
+
+    def cancel_open(self) -> list[str]:
+        return []
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    def commit(self) -> None:
+        """Do nothing."""
+
+    def clear_transaction(self) -> None:
+        """Do nothing."""
+
+    @property
+    def lake(self) -> strandline.Lake:
+        """The lake of this thread's connection."""
+        handle = self.get_thread_connection().handle
+        assert isinstance(handle, strandline.Lake)
+        return handle
+
+    def execute(
+        self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
+    ) -> tuple[AdapterResponse, agate.Table]:
+        """Execute statements, or with `fetch` one SELECT, whose rows come back."""
+        with self.exception_handler(sql):
+            if not fetch:
+                return AdapterResponse(self.apply(sql)), empty_table()
+            rows = self.lake.query(sql)[:limit]
+            table = table_from_data_flat(rows, list(rows[0])) if rows else empty_table()
+            return AdapterResponse(f"SELECT {len(rows)}", rows_affected=len(rows)), table
+
+    def apply(self, sql: str, pipeline: str | None = None) -> str:
+        """Execute statements; what each did, in words.
+
+        Args:
+            pipeline: of new definitions; default: the profile's schema.
+        """
+        schema = str(self.get_thread_connection().credentials.schema)
+        with _ONE_AT_A_TIME:
+            return "; ".join(self.lake.execute(sql, pipeline=pipeline or schema))
+
+    def drain(self, name: str) -> bool:
+        """Bring a definition up to what the topics hold, with the pipelines of all that it reads, unless the profile
+        leaves that to others (False). A pipeline below its own that runs elsewhere is left to its run."""
+        credentials = self.get_thread_connection().credentials
+        assert isinstance(credentials, StrandlineCredentials)
+        if not credentials.drain:
+            return False
+        with self.exception_handler(f"drain of {name}"), _ONE_AT_A_TIME:
+            *below, own = _pipelines(name, self.lake)
+            for pipeline in below:
+                try:
+                    self.lake.drain(pipeline)
+                except strandline.StrandlineError as error:
+                    if error.code != "store.writer_busy":
+                        raise
+                    logger.info(f"pipeline {pipeline} is left to its own run: {error.message}")
+            self.lake.drain(own)
+        return True
+
+
+def _pipelines(name: str, lake: strandline.Lake) -> list[str]:
+    """The pipelines of all that a definition reads, each once, then its own."""
+    about = lake.describe(name)
+    below = [pipeline for each in about.get("reads", ()) for pipeline in _pipelines(each, lake)]
+    own = about["pipeline"]
+    return [*dict.fromkeys(each for each in below if each != own), own]

@@ -1,0 +1,86 @@
+{#- A model is one statement, and CREATE OR REPLACE is the whole of its life: what is there as it is stays, what is
+    there differently is replaced from history. `is_incremental()` is false: it asks for a relation of type table. -#}
+
+{% macro strandline__with_options() -%}
+  {%- set said = dict(config.get('options') or {}) -%}
+  {%- if model.description and 'description' not in said -%}
+    {%- do said.update({'description': model.description}) -%}
+  {%- endif -%}
+  {%- if said %} WITH ({% for name, value in said.items() -%}
+    {{ name | upper }} = '{{ (value | string).replace("'", "''") }}'{{ ", " if not loop.last }}
+  {%- endfor %}){% endif -%}
+{%- endmacro %}
+
+{% macro strandline__maintained(sql) %}
+  {%- set target = this.incorporate(type='materialized_view') -%}
+  {%- set present = load_cached_relation(this) -%}
+  {{ run_hooks(pre_hooks) }}
+  {%- if present is not none and present.type != 'materialized_view' -%}
+    {%- do adapter.drop_relation(present) -%}
+  {%- endif -%}
+  {%- if config.get('grants') -%}
+    {{ exceptions.raise_compiler_error("grants are the storage's: a lake has none") }}
+  {%- endif -%}
+  {% call statement('main') -%}
+    CREATE OR REPLACE MATERIALIZED VIEW {{ target }}{{ strandline__with_options() }} AS
+    {{ sql }}
+  {%- endcall %}
+  {%- set drained = adapter.drain(target) -%}
+  {%- if drained and config.get('unique_key') -%}
+    {%- do adapter.check_unique(target, config.get('unique_key')) -%}
+  {%- endif -%}
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target]}) }}
+{% endmacro %}
+
+{% materialization materialized_view, adapter='strandline' %}
+  {{ return(strandline__maintained(sql)) }}
+{% endmaterialization %}
+
+{% materialization incremental, adapter='strandline' %}
+  {{ return(strandline__maintained(sql)) }}
+{% endmaterialization %}
+
+{% materialization table, adapter='strandline' %}
+  {{ return(strandline__maintained(sql)) }}
+{% endmaterialization %}
+
+{% materialization view, adapter='strandline' %}
+  {%- set target = this.incorporate(type='view') -%}
+  {%- set present = load_cached_relation(this) -%}
+  {{ run_hooks(pre_hooks) }}
+  {%- if present is not none and present.type != 'view' -%}
+    {%- do adapter.drop_relation(present) -%}
+  {%- endif -%}
+  {%- if config.get('options') -%}
+    {{ exceptions.raise_compiler_error("options are for views whose rows are kept: materialized='materialized_view'") }}
+  {%- endif -%}
+  {% call statement('main') -%}
+    CREATE OR REPLACE VIEW {{ target }} AS
+    {{ sql }}
+  {%- endcall %}
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
+{% materialization seed, adapter='strandline' %}
+  {%- set rows = load_agate_table() -%}
+  {%- do store_result('agate_table', response='OK', agate_table=rows) -%}
+  {{ return(strandline__maintained(adapter.seed_values(rows, config.get('column_types') or {}))) }}
+{% endmaterialization %}
+
+{% materialization snapshot, adapter='strandline' %}
+  {{ exceptions.raise_compiler_error("snapshots are views here: docs/recipes/scd2.md of Strandline") }}
+{% endmaterialization %}
+
+{% materialization unit, adapter='strandline' %}
+  {{ exceptions.raise_compiler_error("unit tests of dbt are not supported: `strandline test` runs given rows, with updates and deletes") }}
+{% endmaterialization %}
+
+{% macro strandline__create_table_as(temporary, relation, compiled_code, language='sql') -%}
+  {{ exceptions.raise_compiler_error("failures of tests are not stored: run the test's SELECT") }}
+{%- endmacro %}
+
+{% macro strandline__create_view_as(relation, sql) -%}
+  {{ exceptions.raise_compiler_error("failures of tests are not stored: run the test's SELECT") }}
+{%- endmacro %}
