@@ -14,6 +14,7 @@ from typing import Any, Final
 from strandline.state_store import wording
 from strandline.state_store.checksum import EMPTY
 from strandline.state_store.errors import CorruptState
+from strandline.state_store.formats import check_format
 
 FORMAT: Final = 2
 """The format that is written and read. Another one is another version's."""
@@ -153,7 +154,8 @@ class CommitRecord:
         """The record in a commit's `userMetadata`; None when the commit is not one of ours.
 
         Raises:
-            CorruptState: it is ours, but is broken, or of a format that this version does not read.
+            FormatNewer: a later version wrote it.
+            CorruptState: it is ours, but is broken, or of a format that this version does not read any more.
         """
         if not text:
             return None
@@ -161,11 +163,7 @@ class CommitRecord:
             body: dict[str, Any] = dict(json.loads(text)[_MARK])
         except (ValueError, KeyError, TypeError):
             return None
-        if body.pop("format", None) != FORMAT:
-            raise CorruptState(
-                "a commit was written by another version of Strandline",
-                hint="see the 'Stored state' lines of CHANGELOG.md",
-            )
+        check_format("a commit", body.pop("format", None), FORMAT)
         body.pop("crc", None)
         try:
             body["vector"] = {name: TableVersion(**value) for name, value in body["vector"].items()}

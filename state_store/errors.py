@@ -207,6 +207,13 @@ class CorruptState(StoreError):
     action = Action.RESTORE
 
 
+class FormatNewer(CorruptState):
+    """Something was stored by a later version of Strandline. Install that version; nothing is read or written."""
+
+    code = "store.format_newer"
+    action = Action.STOP
+
+
 class ReplicaCorrupt(CorruptState):
     """The bytes of a replica are not as they were written. It is made anew from its table."""
 

@@ -23,6 +23,7 @@ from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.types_text import parse_type
 from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
+from strandline.state_store.formats import check_format
 
 FORMAT = 2
 _LATER: Mapping[str, Any] = {
@@ -66,17 +67,12 @@ def from_json(data: bytes, where: str) -> StoredDefinition:
     """What `to_json` wrote.
 
     Raises:
-        CorruptState: the data is not such a document, fails its checksum, or is of another format.
+        FormatNewer: a later version wrote it.
+        CorruptState: the data is not such a document, fails its checksum, or is of a format that is not read any more.
     """
     try:
         document = json.loads(data.decode())
-        version = document.pop("format")
-        if version != FORMAT:
-            raise CorruptState(
-                f"the catalog file has format {version}, this Strandline reads {FORMAT}",
-                where=where,
-                hint="use the version of Strandline that wrote it",
-            )
+        check_format("the catalog file", document.pop("format"), FORMAT, where)
         if document.pop("crc") != of_members(document, ascii_only=False):
             raise CorruptState("the catalog file fails its checksum", where=where)
         cls = _CLASSES[document["type"]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from strandline.jobs.catalog.as_json import from_json
 from strandline.jobs.model import tables
 from strandline.state_store.delta import reader
-from strandline.state_store.errors import CorruptState, StoreError
+from strandline.state_store.errors import CorruptState, FormatNewer, StoreError
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
 from strandline.state_store.wording import Name, sentence
@@ -33,6 +33,7 @@ class Broken:
         reason: one sentence.
         remedy: what to type, where the file itself says it: one of a later format.
         function: True for a function that a user wrote.
+        newer: True for a file that a later version of Strandline wrote.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Broken:
     reason: str
     remedy: str | None = None
     function: bool = False
+    newer: bool = False
 
     @property
     def number(self) -> int:
@@ -59,7 +61,8 @@ class Broken:
         kind, dropped = ("function", f"DROP FUNCTION {self.name}") if self.function else ("definition", "DROP it")
         if fed:
             dropped = sentence("DROP the stream '{}'", Name(fed[0]))
-        return CorruptState(
+        made = FormatNewer if self.newer else CorruptState
+        return made(
             sentence("the {} of '{}' is broken: {}", kind, Name(self.name), self.reason),
             where=str(self.path),
             hint=self.remedy

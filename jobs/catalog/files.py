@@ -13,7 +13,7 @@ from strandline.jobs.catalog.broken import Broken
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import Definition, Function, PlainView, Source
-from strandline.state_store.errors import CorruptState
+from strandline.state_store.errors import CorruptState, FormatNewer
 from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import LakePath, files_in
 from strandline.state_store.wording import Name, sentence
@@ -161,7 +161,8 @@ def _read_folder(folder: LakePath, contents: dict[str, bytes], *, functions: boo
         except FileNotFoundError:
             continue  # dropped since the folder was listed
         except CorruptState as error:
-            broken[name] = Broken(name, path, data, error.message, error.hint, function=functions)
+            newer = isinstance(error, FormatNewer)
+            broken[name] = Broken(name, path, data, error.message, error.hint, function=functions, newer=newer)
         except OSError as error:
             contents[manifest.key_of(name, function=functions)] = data
             broken[name] = Broken(name, path, data, f"the catalog file cannot be read: {error}", function=functions)

@@ -21,9 +21,12 @@ from typing import Any, Final
 
 from strandline.state_store.checksum import members_in, of_members, sealed_members
 from strandline.state_store.files import replace
+from strandline.state_store.formats import check_format
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in
 
+_FORMAT: Final = 1
+"""What a manifest has that says none; a later one has it as its member `format`."""
 _FUNCTIONS: Final = "functions"
 _NO_FILE: Final = ""
 """The state of a file that is not there."""
@@ -52,9 +55,15 @@ def key_of(name: str, *, function: bool = False) -> str:
 
 
 def read(lake: LakeLayout) -> Manifest | None:
-    """The manifest of a lake; None where there is none that reads back."""
+    """The manifest of a lake; None where there is none that reads back.
+
+    Raises:
+        FormatNewer: a later version wrote it.
+    """
     try:
-        files = members_in(lake.definitions.read_bytes())["files"]
+        members = members_in(lake.definitions.read_bytes())
+        check_format("the manifest of the catalog", members.get("format", _FORMAT), _FORMAT, str(lake.definitions))
+        files = members["files"]
         return {key: KnownFile(tuple(each["states"]), each.get("about", {})) for key, each in files.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -30,7 +30,7 @@ from strandline.jobs.run.pipeline import opened, report_of
 from strandline.jobs.run.schedule import gated_in, maintained
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.delta.heads import set_aside
-from strandline.state_store.errors import CorruptState, InputReplaced, StoreError, VersionGone
+from strandline.state_store.errors import CorruptState, FormatNewer, InputReplaced, StoreError, VersionGone
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import is_folder
 from strandline.state_store.wording import Name, Text, joined, sentence
@@ -297,6 +297,8 @@ def named_by(item: RefreshUnit) -> tuple[str, ...]:
 def _stands(lake: LakeLayout, stage: Stage, owner: Owner) -> bool:
     try:
         return current_head(lake, stage, owner) is not None
+    except FormatNewer:
+        raise  # it is whole, and not to be set aside
     except (CorruptState, VersionGone):
         return False
 

@@ -25,6 +25,7 @@ from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, VersionGone
 from strandline.state_store.files import make_folder, replace
+from strandline.state_store.formats import check_format
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import is_folder, sizes_below, within
 from strandline.state_store.wording import Name, sentence
@@ -168,13 +169,12 @@ def _read(file: LakePath) -> dict[str, Any]:
     try:
         body = dict(json.loads(data))
         crc = body.pop("crc")
-        known = body.pop("format") == _FORMAT
+        check_format("a manifest of a backup", body.pop("format"), _FORMAT, str(file))
         intact = crc == of_members({"format": _FORMAT, **body}, ascii_only=True)
     except (ValueError, KeyError, TypeError) as error:
         raise BackupBroken("a manifest of a backup does not read back", where=str(file)) from error
-    if not known or not intact:
-        what = "is not as it was written" if known else "was written by another version of Strandline"
-        raise BackupBroken(f"a manifest of a backup {what}", where=str(file))
+    if not intact:
+        raise BackupBroken("a manifest of a backup is not as it was written", where=str(file))
     return body
 
 
