@@ -255,7 +255,10 @@ def _magnitude(value: exp.Expression) -> exp.Expression:
 
 
 def _case(node: exp.Case) -> exp.Expression | None:
-    """The condition under which a CASE fails: in one of its conditions, or in the branch that is taken."""
+    """The condition under which a CASE fails: in one of the conditions up to the first that holds, or in its branch.
+
+    Those of `CASE x WHEN y` are values, of which all count.
+    """
     tests = [(_child(each.this), _child(each.args["true"])) for each in node.args["ifs"]]
     default = node.args.get("default")
     found = [any_of([failing(test), failing(value)]) for test, value in tests]
@@ -267,7 +270,11 @@ def _case(node: exp.Case) -> exp.Expression | None:
     ifs = []
     tested: list[exp.Expression | None] = []
     for test, value in tests:
-        tested.append(failing(test))
+        fails = failing(test)
+        if node.this is not None:
+            tested.append(fails)
+        elif fails is not None:
+            ifs.append(exp.If(this=fails, true=exp.true()))
         ifs.append(exp.If(this=lenient(test), true=failing(value) or exp.false()))
     made.set("ifs", ifs)
     made.set("default", rest or exp.false())

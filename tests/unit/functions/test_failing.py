@@ -40,6 +40,11 @@ EXPRESSIONS: dict[str, Any] = {
     "CASE WHEN b = 0 THEN 0 ELSE a / b END": lambda a, b, s, d: False,
     "CASE WHEN b > 0 THEN a ELSE a / b END": lambda a, b, s, d: b == 0 and a is not None,
     "CASE WHEN s = 'x' THEN CAST(s AS INT) END": lambda a, b, s, d: s == "x",
+    "CASE WHEN b = 0 THEN 0 WHEN a / b > 1 THEN 1 ELSE 2 END": lambda a, b, s, d: False,
+    "CASE WHEN b > 0 THEN 0 WHEN a / b > 1 THEN 1 WHEN a % b = 0 THEN 2 END": lambda a, b, s, d: (
+        b == 0 and a is not None
+    ),
+    "CASE WHEN a / b > 1 THEN 1 WHEN b = 0 THEN 2 END": lambda a, b, s, d: b == 0 and a is not None,
     "COALESCE(a / b, 1)": lambda a, b, s, d: b == 0 and a is not None,
     "d + d": lambda a, b, s, d: d is not None and abs(2 * d) >= 10**36,
 }
