@@ -78,6 +78,8 @@ class Translator:
         self._server_url = server_url
         self._relations: dict[str, Source | View] = {}
         self._feeds: dict[str, list[InsertQuery]] = {}
+        self._made: dict[str, tuple[Definition, list[dg.AssetSpec]]] = {}
+        """{name: the definition, and its assets}: a location asks for each thrice, and to plan a view is most of it."""
         for definition in definitions:
             if isinstance(definition, InsertQuery):
                 self._feeds.setdefault(definition.target, []).append(definition)
@@ -86,6 +88,12 @@ class Translator:
 
     def specs(self, definition: Definition) -> list[dg.AssetSpec]:
         """The assets of a definition, in the order they are made. An InsertQuery has none of its own."""
+        known = self._made.get(definition.name)
+        if known is None or known[0] is not definition:
+            known = self._made[definition.name] = definition, self._specs(definition)
+        return known[1]
+
+    def _specs(self, definition: Definition) -> list[dg.AssetSpec]:
         match definition:
             case Source():
                 topic = self._topic(definition)

@@ -13,7 +13,9 @@ from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Definition, InsertQuery, Source, View
+from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.stage import Plan
 from strandline.orchestration.definitions import build
 from strandline.orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
 from strandline.orchestration.ownership import ORIGIN
@@ -328,3 +330,16 @@ def test_assets_keep_their_keys_when_a_definition_is_called_otherwise(translator
         "projections/counts",
         "changelogs/counts__changelog",
     }
+
+
+def test_a_view_is_planned_once_however_often_its_assets_are_asked_for(lake: LakeLayout) -> None:
+    planned: list[str] = []
+
+    def plan_of(view: View) -> Plan:
+        planned.append(view.name)
+        raise SqlError("planted")
+
+    translator = Translator(EVERYTHING, lake, plan_of=plan_of)
+    assert translator.specs(LOCATIONS) == translator.specs(LOCATIONS)
+    assert planned == [LOCATIONS.name]
+    assert translator.specs(replace(LOCATIONS, options={"OWNER": "ops@example.com"})) is not translator.specs(LOCATIONS)
