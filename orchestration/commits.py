@@ -79,10 +79,14 @@ class Shown:
 
 @dataclass
 class Cursor:
-    """What earlier ticks have told: {table: version} and {view: state}."""
+    """What earlier ticks have told: {table: version} and {view: state}; and the table that the next one begins with.
+
+    A tick that had no time for all goes on there, or tables that never stand still would keep it from the others.
+    """
 
     told: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    first: str = ""
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
@@ -91,7 +95,7 @@ class Cursor:
 
     def as_text(self) -> str:
         """The cursor for the next tick."""
-        return json.dumps({"told": self.told, "states": self.states}, sort_keys=True)
+        return json.dumps({"told": self.told, "states": self.states, "first": self.first}, sort_keys=True)
 
 
 def commit_sensor(
@@ -125,15 +129,19 @@ def _events(
     began = time.monotonic()
     busy = _at_work(instance, pipelines)
     hindrances = Hindrances(definitions, lake)
-    for each in pipelines:
-        if each.pipeline in busy:
-            continue
-        for table, specs in tables_of(each.specs).items():
-            if time.monotonic() - began > _TICK_SECONDS:
-                return
-            yield from _of_table(lake, instance, table, specs, cursor)
-        for view, key in each.views.items():
-            yield from _of_state(view, key, hindrances, cursor)
+    free = [each for each in pipelines if each.pipeline not in busy]
+    shown = {table: specs for each in free for table, specs in tables_of(each.specs).items()}
+    views = {view: key for each in free for view, key in each.views.items()}
+    names = list(dict.fromkeys((*shown, *views)))
+    begin = names.index(cursor.first) if cursor.first in names else 0
+    for number, name in enumerate((*names[begin:], *names[:begin])):
+        if number and time.monotonic() - began > _TICK_SECONDS:
+            cursor.first = name
+            return
+        if name in shown:
+            yield from _of_table(lake, instance, name, shown[name], cursor)
+        if name in views:
+            yield from _of_state(name, views[name], hindrances, cursor)
 
 
 def _of_table(

@@ -125,3 +125,16 @@ def test_a_damaged_table_is_told_as_damaged_and_never_as_materialized(daemon: Da
     assert (checks[TOTALS].passed, checks[TOTALS].severity) == (False, dg.AssetCheckSeverity.ERROR)
     assert (checks[TOTALS].description or "").startswith("damaged: ")
     assert (checks[OWNED].description or "").startswith("held: it waits for 'totals', which is damaged")
+
+
+def test_a_tick_goes_on_where_the_one_before_had_no_time_left(
+    daemon: Daemon, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that never stands still keeps no other from being told."""
+    everything = set(daemon.materialized())
+    monkeypatch.setattr("strandline.orchestration.commits._TICK_SECONDS", 0.0)
+    slow = Daemon(made, daemon.instance)
+    monkeypatch.setattr("strandline.orchestration.commits.last_told", lambda *_: None)
+    told = [set(slow.materialized()) for _ in range(len(everything))]
+    assert all(len(tables) <= 2 for tables in told), "one table a tick: its rows, and its changes"
+    assert set().union(*told) == everything
