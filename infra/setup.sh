@@ -64,6 +64,8 @@ echo "strandline: preparing $venv (a few minutes, once)" >&2
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+# Each command is a process of its own: where Python may write no byte code later, it would compile 500 modules each time.
+"$venv/bin/python" -m compileall -q jobs state_store orchestration
 "$venv/bin/python" -m strandline.jobs.run.jars delta >/dev/null
 "$venv/bin/python" -m strandline.jobs.run.class_archive >/dev/null 2>&1 ||
   echo "strandline: no class archive could be written; Spark starts, more slowly" >&2

@@ -416,9 +416,10 @@ def execute_rebuild(
     with opened(settings, plan.pipeline, spark) as (stream, began):
         catalog = Catalog(lake)
         definitions = [catalog.get(name) for name in plan.names]
+        planned = {table.table for table in plan.computed} | set(plan.follow)
+        stream.rebuilding = frozenset(planned)
         aside = _read_again(stream, [each for each in definitions if isinstance(each, Source)], steps)
         stages = _rebuilt(stream, set(plan.names) - aside, plan, steps)
-        planned = {table.table for table in plan.computed} | set(plan.follow)
         # What reads a table that was begun anew is found out level by level; the last refresh finds nothing.
         for _ in range(len(stream.levels) + 1):
             stream.failures.clear()

@@ -42,7 +42,7 @@ from strandline.jobs.run.round import Round, unobserved
 from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained, read_beside_others, unmade_logs
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.errors import StrandlineError
+from strandline.state_store.errors import InputReplaced, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +116,11 @@ _LOOKS_SECONDS = 1.0
 
 @dataclass
 class PipelineStream:
-    """A pipeline at work in one Spark session. Not safe for two threads; one writer process per pipeline."""
+    """A pipeline at work in one Spark session. Not safe for two threads; one writer process per pipeline.
+
+    Attributes:
+        rebuilding: tables that a rebuild is about to compute: it is no news that their inputs were begun anew.
+    """
 
     session: Session
     context: RunContext
@@ -128,6 +132,7 @@ class PipelineStream:
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     held: dict[str, ExpectationBroken] = field(default_factory=dict)
+    rebuilding: frozenset[str] = frozenset()
     """{table: what is wrong with its newest rows}, from which nothing is computed, as of the last refresh."""
     micro_batches: int = 0
     refreshed: tuple[int, int] | None = None
@@ -284,7 +289,8 @@ class PipelineStream:
         for result in done.stages:
             self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
         for view, error in done.failures.items():
-            log.error("view '%s' stopped: %s", view, error)
+            if not (view in self.rebuilding and isinstance(error, InputReplaced)):
+                log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
         for table in done.held.keys() - self.held.keys():
             log.error("%s", done.held[table])

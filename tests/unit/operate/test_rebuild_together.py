@@ -73,7 +73,9 @@ def broken(settings: Settings) -> list[str]:
     return [f"{each.table}: {each.what}" for each in verify(settings, deep=True) if each.ok is False]
 
 
-def test_two_sources_are_rebuilt_together(shop: Settings, lake: LakeLayout) -> None:
+def test_two_sources_are_rebuilt_together(
+    shop: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture
+) -> None:
     before = all_rows(shop)
     restored_by_hand(lake, "sales", "prices__log")
     with pytest.raises(StrandlineError):
@@ -82,8 +84,10 @@ def test_two_sources_are_rebuilt_together(shop: Settings, lake: LakeLayout) -> N
     assert plan.topics == {"sales": ("sales", 4), "prices": ("prices", 3)}
     assert [each.table for each in plan.computed] == ["prices", "named", "paid"]
     assert (set(plan.follow), plan.waiting) == ({"total", "names"}, {})
+    caplog.clear()
     code, _, err = invoke("rebuild", "sales", "prices")
     assert code == 0, err
+    assert [each for each in caplog.messages if "stopped" in each] == []  # of what it is about to compute
     assert all_rows(shop) == before
     assert broken(shop) == []
     drain(shop, "shop", in_driver=True)
