@@ -13,7 +13,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
-from functools import partial
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -55,7 +58,9 @@ _DEFINITIONS = """
 def make_lake(root: Path, seed: int) -> LakeLayout:
     """The lake in a new folder. Identities are drawn from the seed, so that a flip hits the same place in each run."""
     drawn = random.Random(seed)
-    with patch("os.urandom", drawn.randbytes), patch("random._urandom", drawn.randbytes):
+    _start_once()
+    # Identities alone: other modules draw when they are imported.
+    with patch("uuid.os", SimpleNamespace(urandom=drawn.randbytes)):
         lake = LakeLayout(root)
         session = Interpreter(load_settings(lake=root), "campaign")
         for _ in session.run(_DEFINITIONS):
@@ -66,6 +71,14 @@ def make_lake(root: Path, seed: int) -> LakeLayout:
         _registry(lake)
         write_beside(lake)
     return lake
+
+
+@cache
+def _start_once() -> None:
+    """Start the engine on which a process binds all its definitions: it gives itself an identity."""
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in Interpreter(load_settings(lake=Path(folder) / "lake"), "campaign").run(_DEFINITIONS):
+            pass
 
 
 def _averages(session: Interpreter, drawn: random.Random) -> None:
