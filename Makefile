@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # The theme's news of its own end are no warning about a page.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: help setup demo up docs test test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas bench-medallion clean
+.PHONY: help setup demo up docs test test-all test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas bench-medallion clean
 .DEFAULT_GOAL := help
 # Tests start hundreds of processes, and without it each compiles our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -45,10 +45,14 @@ fast: check ## lint, types, and the unit tests of the language and the engine: a
 	$(BIN)/python -m pytest -q -m "not kill" tests/unit/sql tests/unit/query tests/unit/catalog tests/unit/ivm \
 	  tests/unit/model tests/unit/serve tests/unit/state_store/delta
 
-test: check ## everything that must pass
+test: export STRANDLINE_TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+test: check ## what must pass: all tests but of the longest, of which each commit runs another share
 	$(BIN)/python -m strandline.jobs.run.jars kafka dynamodb s3
 	$(BIN)/python -m infra.dbt_environment
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
+
+test-all: export STRANDLINE_WHOLE := 1
+test-all: test ## all tests; an hour
 
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
 test-spark: $(STAMP)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from strandline.jobs.model.settings import Settings, SparkSettings, load_settings
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
-from tests.support.examples import ANEW, AT_LENGTH, SLOWNESS, examples
+from tests.support.examples import ANEW, SLOWNESS, examples
 from tests.support.leaks import Running, Settled
+from tests.support.shares import left_out, takes_all, turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +43,6 @@ _NEEDED_BYTES = 4 << 30
 # The JVM's second compiler makes quick what runs for long. Nothing does here, and it took a fifth of the processor's
 # time.
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
-_OF_KILLS = 3
-"""A process that is killed and another that goes on take seconds each, and a test has a dozen places to kill at."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -62,30 +60,18 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
+def pytest_report_header() -> str:
+    """Which share of the longest tests is run."""
+    return f"longest tests: turn {turn()} (STRANDLINE_TURN); all of them: STRANDLINE_WHOLE=1, or by file"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases that `make test` leaves to `make nightly`, unless they are asked for by name."""
-    if AT_LENGTH or any("::" in each for each in config.args):
+    """Leave out those of the longest tests whose turn it is not."""
+    if takes_all(config.args):
         return
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if _share(item) > 1:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left = {item.nodeid for each in cases.values() for item in _left_out(each)}
+    left = left_out(items)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
     items[:] = [item for item in items if item.nodeid not in left]
-
-
-def _left_out(cases: list[pytest.Item]) -> list[pytest.Item]:
-    """All cases of a test but its share, in an order that has nothing to do with theirs."""
-    ordered = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))
-    return ordered[max(1, len(ordered) // _share(cases[0])) :]
-
-
-def _share(item: pytest.Item) -> int:
-    marker = item.get_closest_marker("share")
-    if marker is not None:
-        return int(marker.args[0])
-    return _OF_KILLS if item.get_closest_marker("kill") is not None else 1
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,17 @@
-"""`make test` runs a share of the cases of a long test, at least one and the same each time; nightly runs all."""
+"""`make test` runs a share of the longest tests, in a few turns all of them; by name, whole and at length all."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from infra.house.plan import ROOT
+from tests.support.shares import FILES, left_out
 
 CASES = """
 import pytest
@@ -44,16 +47,40 @@ def cases(tmp_path: Path) -> Path:
 
 
 def test_a_share_is_one_in_so_many_and_at_least_one(cases: Path) -> None:
-    ran = _ran([str(cases)], cases.parent)
+    ran = _ran([str(cases.parent)], cases.parent)
     counted = {name: sum(each.startswith(name) for each in ran) for name in ("test_long", "test_few", "test_kills")}
-    assert counted == {"test_long": 2, "test_few": 1, "test_kills": 2}
+    assert counted == {"test_long": 3, "test_few": 1, "test_kills": 2}
     assert "test_plain" in ran
+
+
+def test_the_turns_run_all_of_them(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+    for turn in range(4):
+        monkeypatch.setenv("STRANDLINE_TURN", str(turn))
+        ran.append(_ran([str(cases.parent)], cases.parent))
+    long = [[each for each in one if each.startswith("test_long")] for one in ran]
+    assert sorted(each for one in long for each in one) == [f"test_long[{n}]" for n in range(9)]
+    assert {each for one in ran for each in one if each.startswith("test_few")} == {"test_few[0]", "test_few[1]"}
+
+
+def test_of_a_long_file_some_tests_are_run() -> None:
+    ids = [f"{next(iter(FILES))}::test_{n}" for n in range(12)]
+    items = [SimpleNamespace(nodeid=each, get_closest_marker=lambda _: None) for each in ids]
+    left = left_out(cast("list[pytest.Item]", items))
+    assert len(left) == 12 - 12 // FILES[next(iter(FILES))]
+    assert left < {*ids}
+
+
+def test_the_files_that_share_are_there() -> None:
+    assert [each for each in FILES if not (ROOT / each).is_file()] == []
 
 
 def test_what_is_asked_for_by_name_is_run(cases: Path) -> None:
     assert len(_ran([f"{cases}::test_long"], cases.parent)) == 9
-
-
-def test_nightly_runs_all(cases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STRANDLINE_NIGHTLY", "1")
     assert len(_ran([str(cases)], cases.parent)) == 18
+
+
+@pytest.mark.parametrize("variable", ["STRANDLINE_NIGHTLY", "STRANDLINE_WHOLE"])
+def test_at_length_and_whole_nothing_is_left_out(cases: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert len(_ran([str(cases.parent)], cases.parent)) == 18

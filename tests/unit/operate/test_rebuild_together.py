@@ -73,9 +73,7 @@ def broken(settings: Settings) -> list[str]:
     return [f"{each.table}: {each.what}" for each in verify(settings, deep=True) if each.ok is False]
 
 
-def test_two_sources_are_rebuilt_together(
-    shop: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_two_sources_are_rebuilt_together(shop: Settings, lake: LakeLayout, caplog: pytest.LogCaptureFixture) -> None:
     before = all_rows(shop)
     restored_by_hand(lake, "sales", "prices__log")
     with pytest.raises(StrandlineError):
