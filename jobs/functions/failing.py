@@ -41,6 +41,7 @@ _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
 _READING = frozenset({"TEXT_TIME"})
 _FIRST_OF = frozenset({"COALESCE", "IFNULL"})
 _CHOICE = "IF"
+_SINGLE = "SINGLE_VALUE"
 # What -x and ABS(x) become for a DECIMAL of many digits.
 _OF_WIDE = frozenset({"OPPOSITE", "MAGNITUDE"})
 WIDE = "wide"
@@ -141,7 +142,19 @@ def in_words(node: exp.Expression) -> str:
             return exp.Div(this=left, expression=right)
         return each.this if type(each) is exp.Cast and _is_arithmetic(each.this) else each
 
-    return sql_of(_rebuilt(node.copy(), made))
+    return sql_of(named_subqueries(_rebuilt(node.copy(), made)))
+
+
+def named_subqueries(node: exp.Expression) -> exp.Expression:
+    """The expression with words in the place of the columns that a subquery became which stands for a value."""
+
+    def named(each: exp.Expr) -> exp.Expr:
+        single = isinstance(each, exp.Anonymous) and each.name == _SINGLE
+        return exp.Var(this="(a subquery with several rows)") if single else each
+
+    made = node.copy().transform(named)
+    assert isinstance(made, exp.Expression)
+    return made
 
 
 def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expression:

@@ -125,6 +125,11 @@ def too_many(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
     return _call("TOO_MANY", *arguments[:2], step)
 
 
+def more_than_one(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """SINGLE_VALUE(rows, value)."""
+    return exp.GT(this=exp.Paren(this=arguments[0].copy()), expression=exp.Literal.number(1))
+
+
 def _unknown(test: str, places: Sequence[int]) -> Fails:
     def fails(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
         made: exp.Expression | None = None

@@ -32,6 +32,11 @@ def _nullif(name: str, types: Types) -> tuple[Types, SqlType]:
     return (shared, shared), shared
 
 
+def _single(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 2, 2)
+    return (t.BIGINT, types[1]), types[1]
+
+
 OTHER = (
     # A copy of a key column, as a value column.
     Scalar("AS_VALUE", _any, "({0})"),
@@ -42,6 +47,8 @@ OTHER = (
     # NULLs are passed over. Of one argument too, which Spark refuses.
     Scalar("GREATEST", takes_common(1, nested=False), "greatest({0}, {args})", "greatest", alike=True),
     Scalar("LEAST", takes_common(1, nested=False), "least({0}, {args})", "least", alike=True),
+    # The number of rows of a subquery that stands for a value, and that of the first.
+    Scalar("SINGLE_VALUE", _single, "({1})", hidden=True, fails=domains.more_than_one),
     # Milliseconds since 1970; ROWTIME is written with it.
     Scalar("UNIX_TIMESTAMP", takes_no_clock(t.BIGINT, t.TIMESTAMP), "unix_millis({0})", since_1970("{0}")),
     Scalar(

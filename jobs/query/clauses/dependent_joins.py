@@ -95,7 +95,7 @@ def dependent(
         alias: what the query around calls the result.
 
     Raises:
-        NotSupported: a value is of a type that cannot be grouped by.
+        NotSupported: a value is of a type that cannot be grouped by; or ON of a RIGHT or FULL JOIN reads one.
     """
     scope = ReadableColumns(Block(froms, None, ()))
     outputs = []
@@ -113,7 +113,13 @@ def dependent(
 
     join = From(_VALUES, values, "inner", conjoined(map(inside, terms)) if terms else None)
     made = mapped(block, inside)
-    first = not made.inputs
+    # Who asks in ON must have the values before; the others find them last, by the terms.
+    asked = any(each.on is not None and from_outside(each.on) for each in block.inputs)
+    if asked and any(each.join in ("right", "full") for each in made.inputs):
+        raise NotSupported(
+            "ON of a RIGHT or FULL JOIN in a subquery does not read the query around it", hint="read it in WHERE"
+        )
+    first = asked or not made.inputs
     made = replace(made, inputs=(replace(join, on=None), *made.inputs) if first else (*made.inputs, join))
     if first and join.on is not None:
         made = replace(made, where=conjoined([join.on, *conjuncts(made.where)]))

@@ -5,6 +5,7 @@
     WHERE EXISTS (SELECT 1 FROM t WHERE t.x = s.x)        __s0: semi, on __s0.x = s.x
     (SELECT MAX(x) AS m FROM t)                           __s0: left, one row;  __s0.m
     (SELECT MAX(x) AS m FROM t WHERE t.k = s.k)           __s0: left, on __s0.__c0 = s.k, over GROUP BY t.k;  __s0.m
+    (SELECT x FROM t WHERE t.k = s.k)                     SINGLE_VALUE((SELECT COUNT(*) …), (SELECT FIRST_VALUE(x) …))
 
 A condition that joins a subquery with the outer query ("correlates" it) must stand between the ANDs of its WHERE, or
 of ON where all its joins are inner; `jobs.query.clauses.correlation` lifts it out.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
+from strandline.jobs.model.errors import InvalidQuery, SqlError
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType
 from strandline.jobs.query.clauses.correlation import Lifted, grouped, lifted
@@ -108,9 +109,20 @@ class Subqueries:
             return None
         text = sql_of(node)
         if text not in self._scalars:
-            self._scalars[text] = self._scalar(node)
+            many = self._of_many(node)
+            self._scalars[text] = self._scalar(node) if many is None else infer(many, self._inputs, self.read)
         found = self._scalars[text]
         return Typed(found.expression.copy(), found.type)
+
+    def _of_many(self, node: exp.Subquery) -> exp.Expr | None:
+        """Rewrite a subquery that may have several rows as a call that fails where it has; None for any other."""
+        tree = node.unnest()
+        if takes_first(tree):
+            return None
+        query = self._query(tree)
+        if one_row(query) or (isinstance(query, Block) and query.group == ()) or single_of_key(tree, query) is not tree:
+            return None
+        return single_of_many(tree, query)
 
     def _query(self, tree: exp.Expr) -> Query:
         while isinstance(tree, exp.Subquery):
@@ -168,11 +180,7 @@ class Subqueries:
             inner, value = correlated
             self._join(inner, inner.on, "left")
             return Typed(value, sql_type)
-        if not one_row(query):
-            raise NotSupported(
-                f"a subquery that stands for a value is maintained when it is one aggregate: {sql_of(node)}",
-                hint="(SELECT MAX(x) FROM …): one row, whatever there is",
-            )
+        assert one_row(query), "made so by _of_many or _single"
         self.froms.append(From(alias, query, "left", one_row=True))
         return Typed(column(name, alias), sql_type)
 
@@ -293,6 +301,30 @@ def single_of_key(tree: exp.Query, query: Query) -> exp.Query:
     made = without_first(tree)
     made.set("expressions", [_first(tree.selects[0].unalias(), [])])
     return made
+
+
+def single_of_many(tree: exp.Query, query: Query) -> exp.Expr | None:
+    """Rewrite a query of one column as SINGLE_VALUE(its number of rows, its first value); None where it has several
+    columns, or reads the query around it in another way than by the WHERE of a plain SELECT.
+
+    PostgreSQL and the standard have an error where such a subquery gives a second row: here the row fails that asks.
+    """
+    if len(outputs_of(query)) != 1:
+        return None
+    if not (isinstance(query, Block) and any(map(from_outside, expressions_of(query)))):
+        alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(_VALUE)])
+        value: exp.Expr = exp.Column(this=identifier(_VALUE), table=identifier(_INSIDE))
+        bare = exp.Select(from_=exp.From(this=exp.Subquery(this=tree.copy(), alias=alias)))
+    elif isinstance(tree, exp.Select) and not any(tree.args.get(clause) for clause in (*_MORE, "limit")):
+        value, bare = tree.selects[0].unalias(), without_first(tree)
+    else:
+        return None
+    parts = []
+    for shown in (exp.Anonymous(this="COUNT", expressions=[exp.Star()]), _first(value, [])):
+        made = bare.copy()
+        made.set("expressions", [shown])
+        parts.append(exp.Subquery(this=made))
+    return exp.Anonymous(this="SINGLE_VALUE", expressions=parts)
 
 
 def _first(value: exp.Expr, order: list[exp.Expr]) -> exp.Anonymous:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from strandline.jobs.engines.engine import Dialect, filtered
 from strandline.jobs.functions.aggregates.doubles import LARGE, SCALE
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
+from strandline.jobs.functions.aggregates.statistics import LARGEST
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
@@ -74,13 +76,13 @@ def call_text(written: Written, dialect: Dialect) -> str:
         if dialect != "duckdb" or call.function not in _DUCKDB:
             raise NotSupported(f"{call.function} has no words of {dialect}'s own")
         return _DUCKDB[call.function](written)
-    if word == "corr":
-        return _correlation(written)
-    if word in ("SUM", "AVG") and dialect == "duckdb" and call.argument_types[0].base is BaseType.DOUBLE:
+    if call.function in _MOMENTS:
+        value = _moment(written, word)
+    elif word in ("SUM", "AVG") and dialect == "duckdb" and call.argument_types[0].base is BaseType.DOUBLE:
         value = _total(written) if word == "SUM" else f"{_total(written)} / {_distinctly(written, 'COUNT')}"
     else:
         value = _distinctly(written, word)
-    return f"COALESCE({value}, 0)" if WHEN_EMPTY in call.parameters else value
+    return f"COALESCE({value}, 0)" if WHEN_EMPTY in call.parameters and word != "corr" else value
 
 
 def _distinctly(written: Written, word: str, *conditions: str, value: str = "") -> str:
@@ -110,23 +112,67 @@ def _total(written: Written) -> str:
     )
 
 
-def _correlation(written: Written) -> str:
-    """CORR, with the case spelled out on which the engines disagree: one side has the same value in all rows."""
-    x, y = written.arguments
-    both = f"{x} IS NOT NULL AND {y} IS NOT NULL"
-    varies = " AND ".join(f"{written.of(f'COUNT(DISTINCT {each})', both)} > 1" for each in (x, y))
-    otherwise = " ELSE CAST('NaN' AS DOUBLE)" if WHEN_EMPTY in written.call.parameters else ""
-    return f"CASE WHEN {varies} THEN {written.of(f'corr({x}, {y})')}{otherwise} END"
+# Variances, and what is told of pairs: an engine's own functions over the values that have a square.
+#
+#     VAR_POP(x)       of 1, 3         1.0
+#     VAR_POP(x)       of 1, 1e200     NaN: a square may be no DOUBLE, and DuckDB has an error there
+#
+# Of larger values, of NaN and of infinities there is no variance (`jobs.functions.aggregates.statistics`); which
+# results they leave out, and where there is none for want of rows or of differences, is said here in other words.
+
+_MORE_THAN: Final[Mapping[str, int]] = {
+    "VAR_POP": 0,
+    "STDDEV_POP": 0,
+    **dict.fromkeys(("VARIANCE", "VAR_SAMP", "STDDEV_SAMPLE", "STDDEV_SAMP"), 1),
+}
+"""The functions of one value; of how many rows there is none."""
+_OF_FIRST: Final = ("REGR_AVGY", "REGR_SYY")
+_OF_SECOND: Final = ("REGR_AVGX", "REGR_SXX")
+_OF_LINES: Final = ("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2")
+_OF_PAIRS: Final = (*_OF_FIRST, *_OF_SECOND, *_OF_LINES, "CORRELATION", "COVAR_POP", "COVAR_SAMP", "REGR_SXY")
+_NAN: Final = "CAST('NaN' AS DOUBLE)"
+
+_MOMENTS: Final = (*_MORE_THAN, *_OF_PAIRS)
 
 
-def _of_line(written: Written) -> str:
-    """REGR_SLOPE and its kin; over one x only, where DuckDB has NaN, there is no line."""
-    y, x = written.arguments
-    both = f"{x} IS NOT NULL AND {y} IS NOT NULL"
-    found = written.of(f"{written.call.function}({y}, {x})")
-    if written.call.function == "REGR_R2":
-        found = f"CASE WHEN {written.of(f'COUNT(DISTINCT {y})', both)} > 1 THEN {found} ELSE 1 END"
-    return f"CASE WHEN {written.of(f'COUNT(DISTINCT {x})', both)} > 1 THEN {found} END"
+def _moment(written: Written, word: str) -> str:
+    return _of_values(written, word) if written.call.function in _MORE_THAN else _of_pairs(written, word)
+
+
+def _of_values(written: Written, word: str) -> str:
+    x, distinct = written.x, "DISTINCT " if written.call.distinct else ""
+    some = f"{written.of(f'COUNT({distinct}{x})')} > {_MORE_THAN[written.call.function]}"
+    own = written.of(f"{word}({distinct}{x})", _within(x))
+    return f"CASE WHEN {_some_beyond(written, x)} THEN CASE WHEN {some} THEN {_NAN} END ELSE {own} END"
+
+
+def _of_pairs(written: Written, word: str) -> str:
+    first, second = written.arguments
+    function, pairs = written.call.function, f"{first} IS NOT NULL AND {second} IS NOT NULL"
+    beyond = {each: _some_beyond(written, each, pairs) for each in (first, second)}
+    differ = {
+        each: f"({beyond[each]} OR {written.of(f'COUNT(DISTINCT {each})', pairs)} > 1)" for each in (first, second)
+    }
+    read = [first] if function in _OF_FIRST else [second] if function in _OF_SECOND else [first, second]
+    own = written.of(f"{word}({first}, {second})", *map(_within, read))
+    none = " OR ".join(beyond[each] for each in read)
+    value = f"CASE WHEN {none} THEN {_NAN} ELSE {own} END"
+    if function == "CORRELATION":
+        otherwise = _NAN if WHEN_EMPTY in written.call.parameters else "NULL"
+        return f"CASE WHEN {differ[first]} AND {differ[second]} THEN {value} ELSE {otherwise} END"
+    if function == "COVAR_SAMP":
+        return f"CASE WHEN {written.of('COUNT(*)', pairs)} > 1 THEN {value} END"
+    if function == "REGR_R2":
+        value = f"CASE WHEN {differ[first]} THEN {value} ELSE 1 END"
+    return f"CASE WHEN {differ[second]} THEN {value} END" if function in _OF_LINES else value
+
+
+def _within(value: str) -> str:
+    return f"ABS(CAST({value} AS DOUBLE)) <= {LARGEST!r}"
+
+
+def _some_beyond(written: Written, value: str, *conditions: str) -> str:
+    return f"{written.of('COUNT(*)', *conditions, f'NOT {_within(value)}')} > 0"
 
 
 def _by_offset(written: Written, *, newest: bool) -> str:
@@ -241,7 +287,7 @@ _DUCKDB: Mapping[str, Callable[[Written], str]] = {
     "FIRST_VALUE": lambda written: _by_offset(written, newest=False),
     "LAST_VALUE": lambda written: _by_offset(written, newest=True),
     "STRING_AGG ORDER BY": _joined_texts,
-    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2"), _of_line),
+    **dict.fromkeys(_OF_LINES, lambda written: _moment(written, written.call.function)),
     "REGR_COUNT": lambda written: (
         f"COALESCE({written.of(f'regr_count({written.arguments[0]}, {written.arguments[1]})')}, 0)"
     ),

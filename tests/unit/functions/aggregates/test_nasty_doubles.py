@@ -37,7 +37,10 @@ _SELECT: Final = """
       g, COUNT(x) AS n, SUM(x) AS total, AVG(x) AS mean, MIN(x) AS least, MAX(x) AS most,
       VAR_POP(x) AS spread, VARIANCE(x) AS variance, STDDEV_SAMPLE(x) AS deviation, CORRELATION(x, y) AS corr,
       COUNT_DISTINCT(x) AS different, TOPK(x, 2) AS top, MODE() WITHIN GROUP (ORDER BY x) AS mode,
-      PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x) AS middle, COLLECT_LIST(x) AS items
+      PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x) AS middle, COLLECT_LIST(x) AS items,
+      COVAR_POP(x, y) AS r_cp, COVAR_SAMP(x, y) AS r_cs, REGR_AVGX(x, y) AS r_ax, REGR_AVGY(x, y) AS r_ay,
+      REGR_SXX(x, y) AS r_xx, REGR_SYY(x, y) AS r_yy, REGR_SXY(x, y) AS r_xy, REGR_COUNT(x, y) AS r_n,
+      REGR_SLOPE(x, y) AS r_slope, REGR_INTERCEPT(x, y) AS r_at, REGR_R2(x, y) AS r_2
       FROM t GROUP BY g;
 """
 
@@ -166,6 +169,15 @@ def _of_pairs(oracle: _Oracle, shown: float | None) -> bool:
     return _near(shown, both / deviations, 1e-9 + 1e-14 * worse)
 
 
+def _kinds(rows: Sequence[tuple[float | None, float | None]], shown: Row) -> dict[str, str]:
+    """Of each result over pairs whether it is a number, NaN or nothing; none of them where squares vanish."""
+    pairs = [(x, y) for x, y in rows if x is not None and y is not None]
+    if any(0 < abs(each) < 1e-150 for pair in pairs for each in pair):
+        return {}
+    found = {name: value for name, value in shown.items() if name.startswith("r_")}
+    return {name: "nothing" if v is None else "NaN" if math.isnan(v) else "a number" for name, v in found.items()}
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_what_was_there_before_leaves_no_trace(duck: DuckDBPyConnection, kind: str) -> None:
     for seed in range(40 if AT_LENGTH else 1):
@@ -195,8 +207,13 @@ def _history(duck: DuckDBPyConnection, values: Sequence[float | None], chance: r
         lake.feed("t__log", events)
         lake.refresh()
         shown = {row["g"]: row for row in lake.rows("v")}
-        assert set(shown) == {g for g, _, _ in rows.values()}
+        recomputed = {row["g"]: row for row in lake.expected("v")}
+        assert set(shown) == set(recomputed) == {g for g, _, _ in rows.values()}
         for g, row in shown.items():
             inside = [(x, y) for of, x, y in rows.values() if of == g]
             assert not wrong(inside, row), f"epoch {epoch}: {wrong(inside, row)} of {inside}: {row}"
+            # What `verify` and a pull compute.
+            plain = recomputed[g]
+            assert not wrong(inside, plain), f"epoch {epoch}, recomputed: {wrong(inside, plain)} of {inside}: {plain}"
+            assert _kinds(inside, row) == _kinds(inside, plain), f"epoch {epoch} of {inside}: {row}, {plain}"
     lake.close()
