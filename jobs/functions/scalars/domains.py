@@ -216,15 +216,17 @@ def _error(function: str, nothing: str) -> Callable[[Sequence[str]], str]:
     return text
 
 
-def _tried(sign: str) -> Callable[[Sequence[str]], str]:
-    """DuckDB's TRY, which takes no query inside; so operands that are queries are computed before it."""
+def tried(template: str) -> Callable[[Sequence[str]], str]:
+    """DuckDB's TRY of an expression over `{0}`, `{1}`, ….
+
+    It takes no query inside, and no error() of another function: operands with one are computed before it."""
 
     def text(arguments: Sequence[str]) -> str:
-        left, right = arguments
-        if "SELECT" in left or "SELECT" in right:
-            tried = f"TRY((__t).a {sign} (__t).b)"
-            return f"list_transform([struct_pack(a := {left}, b := {right})], lambda __t: {tried})[1]"
-        return f"TRY(({left}) {sign} ({right}))"
+        if not any(each in argument for argument in arguments for each in ("SELECT", "error(")):
+            return f"TRY({template.format(*arguments)})"
+        parts = ", ".join(f"a{number} := {argument}" for number, argument in enumerate(arguments))
+        inside = template.format(*(f"(__t).a{number}" for number in range(len(arguments))))
+        return f"list_transform([struct_pack({parts})], lambda __t: TRY({inside}))[1]"
 
     return text
 
@@ -245,7 +247,7 @@ FAILING = (
         "CAST(to_json({0}) AS VARCHAR)",
         hidden=True,
     ),
-    Scalar("TRY_ADD", _operator, "try_add({0}, {1})", _tried("+"), hidden=True),
-    Scalar("TRY_SUBTRACT", _operator, "try_subtract({0}, {1})", _tried("-"), hidden=True),
-    Scalar("TRY_MULTIPLY", _operator, "try_multiply({0}, {1})", _tried("*"), hidden=True),
+    Scalar("TRY_ADD", _operator, "try_add({0}, {1})", tried("({0}) + ({1})"), hidden=True),
+    Scalar("TRY_SUBTRACT", _operator, "try_subtract({0}, {1})", tried("({0}) - ({1})"), hidden=True),
+    Scalar("TRY_MULTIPLY", _operator, "try_multiply({0}, {1})", tried("({0}) * ({1})"), hidden=True),
 )

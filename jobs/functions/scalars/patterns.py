@@ -22,7 +22,7 @@ from strandline.jobs.functions.scalars.contract import (
     takes,
     unquoted,
 )
-from strandline.jobs.functions.scalars.domains import no_expression, no_group
+from strandline.jobs.functions.scalars.domains import no_expression, no_group, tried
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.types import SqlType
@@ -128,6 +128,7 @@ def _part_masked(name: str, dialect: str) -> Template:
     return write
 
 
+_COMPILED = tried("regexp_matches('', {0})")
 _MOST_GROUPS = 9
 """DuckDB refuses the numbers beyond."""
 
@@ -207,7 +208,7 @@ PATTERNS = (
         "IS_REGEXP",
         takes(t.BOOLEAN, t.VARCHAR),
         "(try_reflect('java.util.regex.Pattern', 'compile', {0}) IS NOT NULL OR {0} IS NULL)",
-        "(TRY(regexp_matches('', {0})) IS NOT NULL OR {0} IS NULL)",
+        lambda arguments: f"({_COMPILED(arguments)} IS NOT NULL OR {arguments[0]} IS NULL)",
         hidden=True,
     ),
     # The number of groups in a regular expression: its brackets but those that are quoted, in a class, or `(?:`.

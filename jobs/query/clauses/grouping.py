@@ -67,7 +67,7 @@ def read_groups(
     if clause is None:
         return None
     if clause.args.get("all") and not clause.expressions:
-        return _all_groups(outputs, calls, constants=constants), ()
+        return _all_groups(inputs, outputs, calls, constants=constants), ()
     if not clause.expressions:
         raise InvalidQuery("GROUP BY names nothing", hint="GROUP BY a, b; GROUP BY () is one group of all rows")
     found: dict[str, Typed] = {}
@@ -94,14 +94,15 @@ def read_groups(
     return tuple(found.values()), tuple(sets)
 
 
-def _all_groups(outputs: tuple[Output, ...], calls: Calls, *, constants: bool) -> tuple[Typed, ...]:
+def _all_groups(inputs: Inputs, outputs: tuple[Output, ...], calls: Calls, *, constants: bool) -> tuple[Typed, ...]:
     """GROUP BY ALL: what the SELECT list has of columns that are not aggregated, each once; constants are no groups."""
+    items = {each.name for part in inputs.parts for each in part.read.values()}
     found: dict[str, Typed] = {}
     for output in outputs:
         expression = output.expression.unnest()
         columns = list(expression.find_all(exp.Column))
         # The value of a function OVER a window, and a bound of the row's own, have no input before them.
-        of_rows = bool(columns) and all(node.table for node in columns)
+        of_rows = bool(columns) and all(node.table or node.name in items for node in columns)
         if of_rows and not any(calls.call_of(node) is not None for node in expression.walk()):
             assert isinstance(expression, exp.Expression)
             group = Typed(expression, output.type)

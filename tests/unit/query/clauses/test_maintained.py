@@ -59,6 +59,10 @@ QUERIES = (
     "SELECT t.id, r.i FROM t, RANGE(t.n) AS r(i)",
     "SELECT t.id, r.i FROM t LEFT JOIN GENERATE_SERIES(t.n, 3) AS r(i) ON TRUE",
     "SELECT COUNT(*) AS c FROM RANGE(5, 1)",
+    "SELECT t.k, i, i + 1 AS j FROM t, RANGE(t.n) AS r(i) GROUP BY ALL",
+    "SELECT COUNT(*) AS c, SUM(a) AS d FROM (SELECT i AS a, i + 1 AS b FROM RANGE(4) AS r(i) GROUP BY ALL)",
+    # a number of days out of dates that may be none
+    "SELECT k, (day + v) - day AS a, day + (day - DATE '2024-01-01') AS b FROM s",
     # aggregates by the names of other dialects
     "SELECT k, COUNT_IF(n > 1) AS a, COUNTIF(n > 1) FILTER (WHERE id > 1) AS b, MEDIAN(n) AS c,"
     " QUANTILE_DISC(n, 0.3) AS d FROM t GROUP BY k",
