@@ -177,7 +177,10 @@ BY_WORDS: Final = tuple(
             r"\bsubstr(?:ing)?\s*\([^()]*,\s*(?:int\s*)?'?(?:-\s*\d|0\s*[,)])",
         ),
         ("GENERATE_SERIES in the SELECT list is an ARRAY", r"\bselect\s+generate_series\s*\("),
+        ("REGEXP_EXTRACT and REGEXP_EXTRACT_ALL are ksqlDB's: the pattern first", r"\bregexp_extract(?:_all)?\s*\("),
         ("ROUND takes halves up, as in ksqlDB", r"\bround\s*\("),
+        ("REGR_… is NULL where x is the same in all rows", r"\bregr_(?:slope|intercept|r2)\s*\("),
+        ("a variance is NaN while there is a value beyond 1e150", r"\b(?:regr|var|stddev|covar|corr)\w*\s*\(.*e\d{3}"),
         ("0.0 and -0.0 are one value", r"-\s*0(?:\.0*)?\s*::"),
         ("a CAST of a fraction to an INT cuts it off", r"::\s*(?:small|big)?int\w*\s*\["),
     )
@@ -213,7 +216,7 @@ _NOT_ASKED: Final = (
             r"|parquet_\w+|glob|current_setting|getvariable|getenv|sql_auto_complete|stats|typeof|pg_typeof|alias|version"
             r"|vector_type|query_table|query|has_\w+_privilege|obj_description|col_description|format_type|regclass"
             r"|_rw_timestamp|_row_id|rowid|checkpoint|json_execute_serialized_sql|test_all_types|test_vector_types"
-            r"|repeat_row|enum_\w+|openivm_\w+|export_state)\b",
+            r"|repeat_row|enum_\w+|openivm_\w+|export_state|default_order)\b",
             re.IGNORECASE,
         ),
         "asks the engine about itself, its catalog, types or files",

@@ -56,6 +56,12 @@ def answer(session: Interpreter, text: str) -> list[tuple[Any, ...]]:
             " WHERE s.k = t.k AND s.v >= u.v))",
             [("c",)],
         ),
+        (
+            "SELECT t.k, l.v FROM t LEFT JOIN LATERAL (SELECT x.k, u.v FROM t AS x LEFT JOIN u ON EXISTS"
+            " (SELECT 1 FROM s WHERE s.v = u.v AND s.k = x.k AND s.k = t.k) WHERE x.n = t.n) AS l ON TRUE"
+            " ORDER BY 1, 2",
+            [("a", 1), ("a", 2), ("b", None), ("c", 2)],
+        ),
         ("SELECT k FROM t WHERE c = (SELECT q.c FROM (SELECT c, v FROM u WHERE u.k = t.k) AS q)", []),
         ("SELECT k FROM t WHERE n IN (SELECT v FROM u WHERE u.v >= t.n ORDER BY u.v LIMIT 1)", [("a",), ("c",)]),
         (

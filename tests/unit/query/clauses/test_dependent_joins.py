@@ -45,6 +45,8 @@ QUERIES = (
     " WHERE u.w < z.w AND u.w > t.a) AS l ON TRUE",
     "SELECT t.id, COUNT(*) AS n FROM t, LATERAL (SELECT w FROM u WHERE u.w >= t.a) AS l GROUP BY t.id",
     "SELECT * FROM t, LATERAL (SELECT w FROM u WHERE u.k = t.k) AS l",
+    "SELECT t.id, l.i, l.w FROM t LEFT JOIN LATERAL (SELECT x.id AS i, u.w FROM t AS x LEFT JOIN u ON u.k = t.k"
+    " AND u.w > x.a WHERE x.k = t.k) AS l ON TRUE",
 )
 
 
@@ -91,6 +93,11 @@ def test_a_view_is_what_duckdb_answers(query: str, db: duckdb.DuckDBPyConnection
 @pytest.mark.parametrize(
     ("query", "error", "message"),
     [
+        (
+            "SELECT t.id FROM t, LATERAL (SELECT x.id FROM t AS x FULL JOIN u ON u.k = x.k AND u.w = t.a) AS l",
+            NotSupported,
+            "ON of a RIGHT or FULL JOIN",
+        ),
         (
             "SELECT l.w FROM t RIGHT JOIN LATERAL (SELECT w FROM u WHERE u.k = t.k) AS l ON TRUE",
             NotSupported,
