@@ -39,6 +39,10 @@ _QUARTER: Final = """
 """The files of 40 and more processor seconds, most of which a few tests take."""
 
 _THIRD: Final = """
+    tests/live/
+    tests/nexmark/
+    tests/properties/
+    tests/spark/
     tests/conformance/test_own.py
     tests/unit/catalog/test_broken.py
     tests/unit/cli/test_main.py
@@ -88,10 +92,13 @@ _THIRD: Final = """
     tests/unit/test_observability.py
     tests/unit/test_recipes.py
 """
-"""The files of 12 and more."""
+"""The files of 12 and more; and folders whose tests need a JVM, a broker or processes of Dagster, each as a whole."""
+
+_ALWAYS: Final = "tests/properties/paths/test_paths.py"
+"""Every path to a view's rows, in 200 examples."""
 
 FILES: Final[Mapping[str, int]] = dict.fromkeys(_THIRD.split(), 3) | dict.fromkeys(_QUARTER.split(), 4)
-"""{file: it runs one in so many of its tests}. Measured with the processor's time of a test and of its children."""
+"""{file or folder: it runs one in so many of its tests}. Measured with the processor's time of tests and children."""
 
 
 def turn() -> int:
@@ -125,8 +132,9 @@ def _share(item: pytest.Item) -> tuple[str, int] | None:
     if marker is not None:
         return test, int(marker.args[0])
     file = item.nodeid.partition("::")[0]
-    if file in FILES:
-        return file, FILES[file]
+    found = next((each for each in FILES if file.startswith(each)), None) if file != _ALWAYS else None
+    if found is not None:
+        return found, FILES[found]
     return (test, _OF_KILLS) if item.get_closest_marker("kill") is not None else None
 
 
