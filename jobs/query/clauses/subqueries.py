@@ -117,7 +117,7 @@ class Subqueries:
     def _of_many(self, node: exp.Subquery) -> exp.Expr | None:
         """Rewrite a subquery that may have several rows as a call that fails where it has; None for any other."""
         tree = node.unnest()
-        if takes_first(tree):
+        if takes_first(tree) or not isinstance(tree, exp.Query):
             return None
         query = self._query(tree)
         if one_row(query) or (isinstance(query, Block) and query.group == ()) or single_of_key(tree, query) is not tree:
@@ -314,7 +314,7 @@ def single_of_many(tree: exp.Query, query: Query) -> exp.Expr | None:
     if not (isinstance(query, Block) and any(map(from_outside, expressions_of(query)))):
         alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(_VALUE)])
         value: exp.Expr = exp.Column(this=identifier(_VALUE), table=identifier(_INSIDE))
-        bare = exp.Select(from_=exp.From(this=exp.Subquery(this=tree.copy(), alias=alias)))
+        bare: exp.Query = exp.Select(from_=exp.From(this=exp.Subquery(this=tree.copy(), alias=alias)))
     elif isinstance(tree, exp.Select) and not any(tree.args.get(clause) for clause in (*_MORE, "limit")):
         value, bare = tree.selects[0].unalias(), without_first(tree)
     else:

@@ -26,7 +26,8 @@ CREATE MATERIALIZED VIEW same AS SELECT id, (SELECT DISTINCT name FROM found WHE
 CREATE MATERIALIZED VIEW kept AS SELECT id FROM asks WHERE (SELECT name FROM found WHERE found.k = asks.k) = 'a';
 """
 VIEWS = ("matched", "same", "kept")
-Key, Name = int, str | None
+Key = int
+Name = str | None
 
 
 class Both:
