@@ -177,6 +177,7 @@ def campaign(folder: Path, seed: int, kills: int) -> Counter[str]:
     while made.kills.total() < kills:
         for name in OPERATIONS:
             made.operation(name)
+        print(f"{made.kills.total()} kills so far", file=sys.stderr, flush=True)
     return made.kills
 
 

@@ -216,7 +216,7 @@ _NOT_ASKED: Final = (
             r"|parquet_\w+|glob|current_setting|getvariable|getenv|sql_auto_complete|stats|typeof|pg_typeof|alias|version"
             r"|vector_type|query_table|query|has_\w+_privilege|obj_description|col_description|format_type|regclass"
             r"|_rw_timestamp|_row_id|rowid|checkpoint|json_execute_serialized_sql|test_all_types|test_vector_types"
-            r"|repeat_row|enum_\w+|openivm_\w+|export_state|default_order)\b",
+            r"|repeat_row|enum_\w+|openivm_\w+|export_state)\b",
             re.IGNORECASE,
         ),
         "asks the engine about itself, its catalog, types or files",

@@ -65,6 +65,7 @@ class Runner:
     before: dict[str, tuple[FedTable, list[Row]]] = field(default_factory=dict)
     stale: set[str] = field(default_factory=set)
     abroad: bool = False
+    ordered: bool = False
     hooked: bool = False
 
     def __post_init__(self) -> None:
@@ -115,6 +116,8 @@ class Runner:
             return "the answer is a hash"
         if self.abroad:
             return "a time zone of the session"
+        if self.ordered:
+            return "an order of the session"
         if names_in(query.sql, list(self.stale)):
             return "a view that is not refreshed there"
         if self.hooked:
@@ -130,6 +133,9 @@ class Runner:
         )
         if zone:
             self.abroad = zone[1].lower() not in ("utc", "default", "gmt", "z")
+        order = re.match(r"\s*(?:pragma|set)\s+default_order\s*=\s*'(\w+)'", statement.sql, re.IGNORECASE)
+        if order:
+            self.ordered = order[1].lower().startswith("desc")
         emptied = re.search(r"refresh_immv\(\s*'([\w.]+)'\s*,\s*(true|false)", statement.sql, re.IGNORECASE)
         if emptied:
             name = emptied[1].split(".")[-1].lower()
