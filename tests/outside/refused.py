@@ -94,5 +94,4 @@ REFUSED = (
         """SELECT id FROM t WHERE EXISTS (
         SELECT 1 FROM u WHERE t.b = u.b AND u.c IN (SELECT w.c FROM u w WHERE t.b = w.b))""",
     ),
-    Refused("RisingWave batch/subquery/scalar_subquery", "SELECT id, (SELECT b FROM u) AS x FROM t"),
 )
