@@ -11,6 +11,7 @@ StrandlineError
 │   ├── OptionRefused             sql.option_refused
 │   ├── FunctionRefused           sql.function_refused        names what the operator or the author must do
 │   ├── NotSupported              sql.not_supported           names what is not there yet
+│   ├── RecursionEndless          sql.recursion_endless       names the bound
 │   └── NotBound                  sql.not_bound               an engine cannot bind a rule; names the engine
 ├── InternalError
 │   └── ConditionLost             internal.condition_lost     names the condition
