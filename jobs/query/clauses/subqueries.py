@@ -14,11 +14,12 @@ of ON where all its joins are inner; `jobs.query.clauses.correlation` lifts it o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from sqlglot import exp
 
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.errors import InvalidQuery, SqlError
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType
 from strandline.jobs.query.clauses.correlation import Lifted, grouped, lifted
@@ -109,20 +110,9 @@ class Subqueries:
             return None
         text = sql_of(node)
         if text not in self._scalars:
-            many = self._of_many(node)
-            self._scalars[text] = self._scalar(node) if many is None else infer(many, self._inputs, self.read)
+            self._scalars[text] = self._scalar(node)
         found = self._scalars[text]
         return Typed(found.expression.copy(), found.type)
-
-    def _of_many(self, node: exp.Subquery) -> exp.Expr | None:
-        """Rewrite a subquery that may have several rows as a call that fails where it has; None for any other."""
-        tree = node.unnest()
-        if takes_first(tree) or not isinstance(tree, exp.Query):
-            return None
-        query = self._query(tree)
-        if one_row(query) or (isinstance(query, Block) and query.group == ()) or single_of_key(tree, query) is not tree:
-            return None
-        return single_of_many(tree, query)
 
     def _query(self, tree: exp.Expr) -> Query:
         while isinstance(tree, exp.Subquery):
@@ -170,8 +160,19 @@ class Subqueries:
         return made
 
     def _scalar(self, node: exp.Subquery) -> Typed:
-        query, alias = self._single(node), self._alias()
-        outputs = outputs_of(query)
+        """The column of a subquery with one row at most; of one that may have several, the call that fails then."""
+        tree = node.unnest()
+        assert isinstance(tree, exp.Query)
+        first = takes_first(tree)
+        query = self._query(without_first(tree) if first else tree)
+        made = single_of_limit(tree, query) if first else single_of_key(tree, query)
+        if first or made is not tree:
+            query = self._query(made)
+        if not one_row(query) and not (isinstance(query, Block) and query.group == ()):
+            many = single_of_many(tree, query)
+            if many is not None:
+                return infer(many, self._inputs, self.read)
+        alias, outputs = self._alias(), outputs_of(query)
         if len(outputs) != 1:
             raise InvalidQuery(f"a subquery that stands for a value has one column, not {len(outputs)}")
         ((name, sql_type),) = outputs
@@ -180,19 +181,13 @@ class Subqueries:
             inner, value = correlated
             self._join(inner, inner.on, "left")
             return Typed(value, sql_type)
-        assert one_row(query), "made so by _of_many or _single"
+        if not one_row(query):
+            raise NotSupported(
+                f"a subquery that stands for a value is maintained when it is one aggregate: {sql_of(node)}",
+                hint="(SELECT MAX(x) FROM …): one row, whatever there is",
+            )
         self.froms.append(From(alias, query, "left", one_row=True))
         return Typed(column(name, alias), sql_type)
-
-    def _single(self, node: exp.Subquery) -> Query:
-        """The query of a subquery that stands for a value: one aggregate, also where it has one row at most."""
-        tree = node.this
-        while isinstance(tree, exp.Subquery):
-            tree = tree.this
-        first = takes_first(tree)
-        query = self._query(without_first(tree) if first else tree)
-        made = single_of_limit(tree, query) if first else single_of_key(tree, query)
-        return self._query(made) if first or made is not tree else query
 
     def _join(self, inner: Lifted, on: Sequence[exp.Expression], join: JoinType) -> None:
         self.froms.append(From(inner.alias, inner.source, join, conjoined(on) if on else None))
@@ -272,11 +267,10 @@ def single_of_limit(tree: exp.Query, query: Query) -> exp.Query:
     """Rewrite a query with ORDER BY … LIMIT 1 as an aggregate; `query` is its meaning without both clauses."""
     if not isinstance(tree, exp.Select) or len(tree.selects) != 1:
         return tree
-    if not (isinstance(query, Block) and any(map(from_outside, expressions_of(query)))):
-        alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(_VALUE)])
-        value = exp.Column(this=identifier(_VALUE), table=identifier(_INSIDE))
-        inner = exp.Subquery(this=tree.copy(), alias=alias)
-        return exp.Select(expressions=[_first(value, [])], from_=exp.From(this=inner))
+    if not _reads_outside(query):
+        value, inner = _inside(tree)
+        inner.set("expressions", [_first(value, [])])
+        return inner
     if any(tree.args.get(clause) for clause in _MORE) or grows_by_groups(query):
         return tree
     made = without_first(tree)
@@ -311,10 +305,10 @@ def single_of_many(tree: exp.Query, query: Query) -> exp.Expr | None:
     """
     if len(outputs_of(query)) != 1:
         return None
-    if not (isinstance(query, Block) and any(map(from_outside, expressions_of(query)))):
-        alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(_VALUE)])
-        value: exp.Expr = exp.Column(this=identifier(_VALUE), table=identifier(_INSIDE))
-        bare: exp.Query = exp.Select(from_=exp.From(this=exp.Subquery(this=tree.copy(), alias=alias)))
+    value: exp.Expr
+    bare: exp.Query
+    if not _reads_outside(query):
+        value, bare = _inside(tree)
     elif isinstance(tree, exp.Select) and not any(tree.args.get(clause) for clause in (*_MORE, "limit")):
         value, bare = tree.selects[0].unalias(), without_first(tree)
     else:
@@ -325,6 +319,17 @@ def single_of_many(tree: exp.Query, query: Query) -> exp.Expr | None:
         made.set("expressions", [shown])
         parts.append(exp.Subquery(this=made))
     return exp.Anonymous(this="SINGLE_VALUE", expressions=parts)
+
+
+def _reads_outside(query: Query) -> TypeGuard[Block]:
+    return isinstance(query, Block) and any(map(from_outside, expressions_of(query)))
+
+
+def _inside(tree: exp.Query) -> tuple[exp.Column, exp.Select]:
+    """The one value of a query's rows, and a SELECT over them without a list."""
+    alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(_VALUE)])
+    value = exp.Column(this=identifier(_VALUE), table=identifier(_INSIDE))
+    return value, exp.Select(from_=exp.From(this=exp.Subquery(this=tree.copy(), alias=alias)))
 
 
 def _first(value: exp.Expr, order: list[exp.Expr]) -> exp.Anonymous:

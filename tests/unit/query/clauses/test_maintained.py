@@ -121,6 +121,7 @@ QUERIES = (
     " NTH_VALUE(n, 1) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c FROM t",
     # subqueries of one row at most
     "SELECT id, (SELECT n FROM u ORDER BY n DESC, id LIMIT 1) AS a FROM t",
+    "SELECT id, (SELECT n FROM t UNION SELECT n FROM u ORDER BY n LIMIT 1) AS a FROM t",
     "SELECT id, (SELECT u.n FROM u WHERE u.k = t.k ORDER BY u.n DESC, u.id DESC LIMIT 1) AS a FROM t",
     "SELECT id, (SELECT n + 1 FROM u WHERE u.id = t.id) AS a, (SELECT k FROM u WHERE u.id = 2) AS b FROM t",
     "SELECT id, {'a': n, 'b': {'c': k}} AS a FROM t",
