@@ -122,24 +122,30 @@ def make_folder(folder: LakePath) -> None:
     """
     if isinstance(folder, Location):
         return
-    with disk_errors(folder):
+    try:
+        _make_innermost(folder)
+    except FileNotFoundError:
+        make_folder(folder.parent)
         try:
+            _make_innermost(folder)
+        except FileNotFoundError:  # as below /proc: there is a folder, and nothing can be made in it
+            raise StorageDenied(
+                f"no folder '{folder.name}' can be made there", where=str(folder), hint="take another folder"
+            ) from None
+
+
+def _make_innermost(folder: Path) -> None:
+    """Make a folder unless it is there. Raises FileNotFoundError where the one above it is missing."""
+    try:
+        with disk_errors(folder):
             os.mkdir(folder)
-        except FileNotFoundError:
-            if folder.parent.is_dir():  # as below /proc: there is a folder, and nothing can be made in it
-                raise StorageDenied(
-                    f"no folder '{folder.name}' can be made there", where=str(folder), hint="take another folder"
-                ) from None
-            make_folder(folder.parent)
-            make_folder(folder)  # another process may have been faster
-            return
-        except FileExistsError:
-            if not folder.is_dir():
-                raise
-            with suppress(StorageDenied):  # a folder above the lake, made by another user
-                sync_folder(folder.parent)
-            return
-    sync_folder(folder.parent)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        with suppress(StorageDenied):  # a folder above the lake, made by another user
+            sync_folder(folder.parent)
+    else:
+        sync_folder(folder.parent)
 
 
 def _temporary(path: Path, data: bytes) -> Path:

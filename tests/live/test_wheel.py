@@ -70,13 +70,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _environment(project: Path) -> dict[str, str]:
+    """What the commands see: the project's lake, and nothing of this checkout."""
+    inherited = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return {**inherited, "STRANDLINE_LAKE": str(project / "lake"), "DAGSTER_HOME": str(project)}
+
+
 def _run(installed: Path, project: Path, *command: str) -> str:
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment["STRANDLINE_LAKE"] = str(project / "lake")
-    environment["DAGSTER_HOME"] = str(project)
-    done = subprocess.run(
-        [str(installed / command[0]), *command[1:]], cwd=project, env=environment, capture_output=True, text=True
-    )
+    line = [str(installed / command[0]), *command[1:]]
+    done = subprocess.run(line, cwd=project, env=_environment(project), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -90,20 +92,26 @@ def test_a_wheel_has_one_name(wheel: Path) -> None:
     assert "strandline/py.typed" in names
 
 
-def test_define_drain_and_query_beside_foreign_folders(installed: Path, project: Path) -> None:
+@pytest.fixture(scope="module")
+def drained(installed: Path, project: Path) -> Path:
+    """The project with a view that has been defined and refreshed by the installed commands."""
     (project / "shop.sql").write_text(SHOP)
     _run(installed, project, "strandline", "sql", "-f", "shop.sql")
     _run(installed, project, "strandline", "run", "shop", "--mode", "drain")
-    assert "Vegetable" in _run(installed, project, "strandline", "sql", "-e", "SELECT * FROM counts;")
+    return project
 
 
-def test_serve_beside_foreign_folders(installed: Path, project: Path) -> None:
+def test_define_drain_and_query_beside_foreign_folders(installed: Path, drained: Path) -> None:
+    assert "Vegetable" in _run(installed, drained, "strandline", "sql", "-e", "SELECT * FROM counts;")
+
+
+def test_serve_beside_foreign_folders(installed: Path, drained: Path) -> None:
     port = free_port()
-    environment = {**os.environ, "STRANDLINE_LAKE": str(project / "lake")}
     command = [str(installed / "strandline"), "serve", "--listen", f"127.0.0.1:{port}"]
-    with subprocess.Popen(command, cwd=project, env=environment) as server:
+    with subprocess.Popen(command, cwd=drained, env=_environment(drained)) as server:
         try:
-            assert b'"n":1' in _get(f"http://127.0.0.1:{port}/v1/views/counts/rows/Vegetable").replace(b" ", b"")
+            url = f"http://127.0.0.1:{port}/v1/views/counts/rows/Vegetable"
+            assert b'"n":1' in _get(url, server).replace(b" ", b"")
         finally:
             server.terminate()
 
@@ -115,9 +123,11 @@ def test_dagster_loads_its_definitions_beside_foreign_folders(installed: Path, p
     assert Path(where.strip()).is_relative_to(installed.parent)
 
 
-def _get(url: str, seconds: float = 60.0) -> bytes:
+def _get(url: str, server: subprocess.Popen[bytes], seconds: float = 120.0) -> bytes:
+    """The answer of a server that is starting; a server that has ended is no reason to wait."""
     until = time.monotonic() + seconds
     while True:
+        assert server.poll() is None, f"the server ended with {server.returncode}"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
                 found: bytes = answer.read()

@@ -50,9 +50,10 @@ def pointed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
 
         def live() -> bool:
-            for view in VIEWS:
-                client.get(f"/v1/views/{view}/rows?limit=0")
-            return bool(client.get("/ready").json()["live"] == len(VIEWS))
+            """Each view has a replica, and the server has looked how far its topics are."""
+            told = [client.get(f"/v1/views/{view}/rows?limit=0").headers for view in VIEWS]
+            measured = all("strandline-behind-records" in headers for headers in told)
+            return measured and bool(client.get("/ready").json()["live"] == len(VIEWS))
 
         wait_until(live, lambda: client.get("/ready").json())
         yield client

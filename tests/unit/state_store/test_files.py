@@ -200,6 +200,24 @@ def test_a_name_that_is_too_long_for_the_disk_is_no_broken_disk(tmp_path: Path) 
             write(tmp_path / ("ü" * 130), *(() if write is sync_file else (b"x",)))
 
 
+def test_a_folder_above_that_another_process_makes_meanwhile_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look that finds none above and the next one, another process makes it."""
+    real, above = os.mkdir, tmp_path / "subjects"
+
+    def raced(folder: Path, *rest: int) -> None:
+        try:
+            real(folder, *rest)
+        except FileNotFoundError:
+            real(above)
+            raise
+
+    monkeypatch.setattr(os, "mkdir", raced)
+    make_folder(above / "orders")
+    assert (above / "orders").is_dir()
+
+
 def test_where_no_folder_can_be_made_is_said_and_not_tried_for_ever() -> None:
     with pytest.raises(StorageDenied, match="no folder 'lake' can be made there"):
         make_folder(Path("/proc/lake/tables"))
