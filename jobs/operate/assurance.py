@@ -24,6 +24,7 @@ from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.backup.image import read_latest
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.quality.hindrances import Hindrances
 from strandline.jobs.operate.verify.proved import last_proof
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader
@@ -59,7 +60,7 @@ class Assurance:
         backed_up_seconds: since the newest backup was made that has its table.
         bytes: of its table and its inner stages, those that it shares among them.
         seconds_a_day: that its refreshes take, as in the last continuous run.
-        why: what is wrong with the first of these that is.
+        why: what keeps the view from going on, or else what is wrong with the first of these that is.
     """
 
     view: str
@@ -99,6 +100,7 @@ class _Found:
     def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog, now_ms: int) -> None:
         self._lake, self._catalog, self._now_ms = lake, catalog, now_ms
         self._waiting = Waiting(catalog, lake, open_log(settings, lake))
+        self._hindrances = Hindrances(catalog.definitions(), lake)
         self._drills = _last_of_each(history(lake))
         self._backup = _newest_backup(settings)
         self._beats: dict[str, Heartbeat | None] = {}
@@ -113,8 +115,10 @@ class _Found:
         target = Ownership.read(view.options).freshness_seconds
         drills = self._drills.get(view.name, [])
         failed = next((each for each in drills if not each.passed), None)
+        hindrance = self._hindrances.of(view.name)
         backed_up = self._backup if self._backup is not None and view.name in self._backup.tables else None
         reasons = (
+            "" if hindrance is None else f"{hindrance.state}: {hindrance.why}",
             proof.why if proof is not None else "",
             unknown,
             "" if stale is None or target is None or stale <= target else f"stale for {stale:g} s of {target:g} s",

@@ -16,8 +16,9 @@ from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
 from strandline.jobs.publish.declared import published, topic_as_source
 from strandline.jobs.publish.publisher import topic_standing
 from strandline.jobs.serve.results import Rows
-from strandline.state_store.delta import heads, reader
-from strandline.state_store.errors import CorruptState, TableLost
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import WholeHeads
+from strandline.state_store.errors import CommitsLost, CorruptState, TableLost
 from strandline.state_store.layout import LakeLayout, check_lake
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def status(settings: Settings) -> Rows:
     lake = LakeLayout(settings.lake)
     check_lake(lake)
     catalog = Catalog(lake)
-    log = Lags(settings, lake, catalog)
+    log, heads = Lags(settings, lake, catalog), WholeHeads(lake)
     hindrances = Hindrances(catalog.definitions(), lake)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
-            rows += _rows(definition, catalog, lake, log, hindrances)
+            rows += _rows(definition, catalog, lake, log, heads, hindrances)
     rows += [_broken(each, catalog.pipeline_of(each)) for each in catalog.broken.values()]
     localized = catalog.name_map.of
     return Rows(_NAMES, [(row[0], row[1] if row[2] == _TOPIC else localized(row[1]), *row[2:]) for row in rows])
@@ -67,7 +68,7 @@ def _broken(broken: Broken, pipeline: str | None) -> _Row:
 
 
 def _rows(
-    definition: Definition, catalog: Catalog, lake: LakeLayout, log: Lags, hindrances: Hindrances
+    definition: Definition, catalog: Catalog, lake: LakeLayout, log: Lags, heads: WholeHeads, hindrances: Hindrances
 ) -> Iterator[_Row]:
     match definition:
         case InsertQuery():
@@ -78,34 +79,34 @@ def _rows(
         case View():
             late = late_in(lake, stage_tables(lake, definition.name))
             found = hindrances.of(definition.name)
-            yield _row(definition, definition.name, "view", lake, log.versions(definition), late, found)
+            yield _row(definition, definition.name, "view", heads, log.versions(definition), late, found)
             if published(definition):
                 yield log.changelog(definition)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
-            yield _row(definition, event_log, "event log", lake, log.lag(definition, lake))
-            yield _row(definition, definition.name, "table", lake, log.versions(definition))
+            yield _row(definition, event_log, "event log", heads, log.lag(definition, lake))
+            yield _row(definition, definition.name, "table", heads, log.versions(definition))
         case Source():
-            yield _row(definition, definition.name, "event log", lake, log.lag(definition, lake))
+            yield _row(definition, definition.name, "event log", heads, log.lag(definition, lake))
     letters = tables.dead_letters(definition.name)
     if reader.head(lake.table(letters)) is not None:
         unit = "events" if isinstance(definition, Source) else "versions"
-        yield _row(definition, letters, "dead letters", lake, (0, unit, None))
+        yield _row(definition, letters, "dead letters", heads, (0, unit, None))
 
 
 def _row(
     definition: Definition,
     table: str,
     role: str,
-    lake: LakeLayout,
+    heads: WholeHeads,
     lag: _Lag,
     late: int | None = None,
     hindrance: Hindrance | None = None,
 ) -> _Row:
     behind, unit, error = lag
     try:
-        head = heads.head(lake, table)
-    except TableLost as lost:
+        head = heads.head(table)
+    except (TableLost, CommitsLost) as lost:
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, lost.code)
     if head is None:
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")

@@ -1,8 +1,9 @@
 """Heads of a lake's tables, by name: None for a table that was never made, an error for one that is lost.
 
 A log does not tell that its newest commits were lost: it ends earlier, and looks as it did then. Others tell it: what
-was computed from a later version names that in its vector. Whoever answers from a table asks them (`newest_version`); a
-refresh does not, since it finds the same where it reads that vector, and its next commit of the table sets it right.
+was computed from a later version names that in its vector. Whoever answers from a table, or says how it is, asks them
+(`newest_version`, `WholeHeads`); a refresh does not, since it finds the same where it reads that vector, and its next
+commit of the table sets it right.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from strandline.state_store.checksum import members_in, sealed_members
@@ -22,7 +24,7 @@ from strandline.state_store.paths import files_in, folders_in, is_folder, side_b
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.layout import LakeLayout
@@ -138,26 +140,68 @@ def newest_version(lake: LakeLayout, table: str) -> int | None:
 
 def check_whole(lake: LakeLayout, table: str, newest: int) -> None:
     """Raise CommitsLost if another table was computed from a later version than the newest."""
+    _check_read(lake, table, newest, (reading for tables, reading in _readings(lake) if table in tables))
+
+
+class WholeHeads:
+    """Heads of the whole tables of a lake, at one moment: for whoever asks for many of them at once."""
+
+    def __init__(self, lake: LakeLayout) -> None:
+        self._lake = lake
+
+    def head(self, table: str) -> Head | None:
+        """The head of a table; None when it has not been made yet.
+
+        Raises:
+            TableLost: it was made, and its log is not there any more.
+            CommitsLost: another table was computed from a later version of it.
+            CorruptState, ForeignWrite: as of `reader.head`.
+        """
+        found = head(self._lake, table)
+        if found is not None:
+            _check_read(self._lake, table, found.version, self._read.get(table, ()))
+        return found
+
+    @cached_property
+    def _read(self) -> dict[str, list[_Reading]]:
+        found: dict[str, list[_Reading]] = {}
+        for tables, reading in _readings(self._lake):
+            for table in set(tables):
+                found.setdefault(table, []).append(reading)
+        return found
+
+
+_Reading = tuple[str, "TableVersion"]
+"""A table by its name in the lake's folder, and the version of another from which its newest commit was computed."""
+
+
+def _readings(lake: LakeLayout) -> Iterator[tuple[tuple[str, str], _Reading]]:
+    """Each entry of each newest vector: the two names that it may mean, and what it says."""
     for reader_of_it, vector in side_by_side(lambda folder: (folder.name, _vector(folder)), _logs(lake), lake.tables):
         for entry, at in vector.items():
-            if at.version <= newest or table not in (entry, entry.partition("/")[2]):
-                continue
-            newest = log.newest_version(lake.table(table)) or 0  # it may have moved on meanwhile
-            if at.version > newest and at.table in ("", reader.record_at(lake.table(table), newest, ours=False).table):
-                raise CommitsLost(
-                    sentence(
-                        "the newest commits of '{}' are lost: it is at {}, and '{}' was computed from its version {}",
-                        Name(table),
-                        f"version {newest}",
-                        Name(name_of(reader_of_it)),
-                        at.version,
-                    ),
-                    where=str(lake.table(table)),
-                    hint=sentence(
-                        "put its folder back from a backup, or compute its rows again: strandline rebuild {}",
-                        Name(table, shlex.quote),
-                    ),
-                )
+            yield (entry, entry.partition("/")[2]), (reader_of_it, at)
+
+
+def _check_read(lake: LakeLayout, table: str, newest: int, read: Iterable[_Reading]) -> None:
+    for reader_of_it, at in read:
+        if at.version <= newest:
+            continue
+        newest = log.newest_version(lake.table(table)) or 0  # it may have moved on meanwhile
+        if at.version > newest and at.table in ("", reader.record_at(lake.table(table), newest, ours=False).table):
+            raise CommitsLost(
+                sentence(
+                    "the newest commits of '{}' are lost: it is at {}, and '{}' was computed from its version {}",
+                    Name(table),
+                    f"version {newest}",
+                    Name(name_of(reader_of_it)),
+                    at.version,
+                ),
+                where=str(lake.table(table)),
+                hint=sentence(
+                    "put its folder back from a backup, or compute its rows again: strandline rebuild {}",
+                    Name(table, shlex.quote),
+                ),
+            )
 
 
 def _logs(lake: LakeLayout) -> list[LakePath]:

@@ -22,6 +22,7 @@ from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import WholeHeads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,7 @@ class Waiting:
 
     def __init__(self, catalog: Catalog, lake: LakeLayout, log: Log) -> None:
         self._catalog, self._lake, self._log = catalog, lake, log
+        self._heads = WholeHeads(lake)
         self._known: dict[str, int | None] = {}
 
     def seconds(self, name: str, now_ms: int) -> float:
@@ -56,7 +58,7 @@ class Waiting:
 
         Raises:
             SourceError: the broker does not answer, or has not what the lake has read.
-            StoreError: a table above it does not read.
+            StoreError: its table or one above it does not read, is lost, or lacks commits that others have read.
         """
         if name not in self._known:
             self._known[name] = None  # a query that feeds an earlier stream may close a circle
@@ -77,6 +79,7 @@ class Waiting:
         return lag
 
     def _moments(self, definition: Definition) -> Iterator[int]:
+        self._heads.head(definition.name)
         if isinstance(definition, Source):
             waiting = waiting_since(definition, self._lake, self._log)
             yield from () if waiting is None else (waiting,)

@@ -2,7 +2,7 @@
 
 | state | the view |
 | --- | --- |
-| `damaged` | does not read back, or is lost |
+| `damaged` | does not read back, or is lost, or lacks commits from which another table was computed |
 | `stopped` | failed in the last run of its pipeline, and is not refreshed any more |
 | `held` | stays where it is: what it reads breaks a blocking expectation, or is itself kept from going on |
 
@@ -19,8 +19,8 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.heartbeat import read_beat
-from strandline.state_store.delta import heads
 from strandline.state_store.delta import log as delta_log
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Hindrances:
                 self._relations[each.name] = each
         self._beats: dict[str, Heartbeat | None] = {}
         self._known: dict[str, Hindrance | None] = {}
+        self._heads = WholeHeads(lake)
 
     def of(self, name: str) -> Hindrance | None:
         """The hindrance of a stream, table or view; None when it goes on, or is not known."""
@@ -83,7 +84,7 @@ class Hindrances:
         names = (definition.name,) if isinstance(definition, View) else tables.own_tables(definition)
         for table in names:
             try:
-                heads.head(self._lake, table)
+                self._heads.head(table)
             except StoreError as error:
                 return Hindrance("damaged", error.message, error.hint or f"type: strandline rebuild {table}")
         return None

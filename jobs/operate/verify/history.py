@@ -35,6 +35,7 @@ def check_log(lake: LakeLayout, table: str) -> Outcome:
         CorruptState: a commit is broken, or none is ours.
         ForeignWrite: another tool changed rows.
         TableLost: it had commits, and has none any more.
+        CommitsLost: another table was computed from a later version than its newest.
     """
     path = lake.table(table)
     kept = log.versions(path)
@@ -43,6 +44,7 @@ def check_log(lake: LakeLayout, table: str) -> Outcome:
         heads.check_not_lost(lake, table)
         return _no_commit(path)
     first, last = (kept[0], max(newest, kept[-1])) if kept else (newest, newest)
+    heads.check_whole(lake, table, last)
     missing = sorted(set(range(first, last + 1)) - set(kept))
     if missing:
         what = "1 commit is missing" if len(missing) == 1 else f"{len(missing)} commits are missing, the first"

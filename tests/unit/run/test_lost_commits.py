@@ -5,6 +5,7 @@ Every surface says so instead of giving the rows of before; what the error names
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from typer.testing import CliRunner
 
 from strandline.jobs.cli import main as cli
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.assurance import assurances
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.session.status import status
 from strandline.state_store.delta import log
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import CommitsLost
@@ -106,6 +109,25 @@ def test_the_surfaces_of_a_server_say_so(shop: Settings, lake: LakeLayout, tmp_p
             found = {name: asked(client) for name, asked in surfaces.items()}
             assert {name: answer.status_code for name, answer in found.items()} == dict.fromkeys(surfaces, 500)
             assert {answer.json()["code"] for answer in found.values()} == {"store.commits_lost"}
+
+
+def test_what_tells_of_a_view_says_so(shop: Settings, lake: LakeLayout) -> None:
+    """None of them goes by the log alone: the view is not fresh, is not right, and what stops it is said."""
+    lose(lake, "by_shop")
+    assert [row[-1] for row in status(shop).rows if row[1] == "by_shop"] == [CommitsLost.code]
+    broken = [each.check for each in verify(shop, ["by_shop"]) if each.ok is False]
+    assert broken == ["log"]
+    found = next(each for each in assurances(shop, 0) if each.view == "by_shop")
+    assert found.stale_seconds is None
+    assert found.why.startswith("damaged: the newest commits of 'by_shop' are lost")
+
+
+def test_of_a_lost_table_nothing_is_said_to_be_fresh(shop: Settings, lake: LakeLayout) -> None:
+    shutil.rmtree(on_disk(lake.table("by_shop")))
+    found = {each.view: each for each in assurances(shop, 0)}
+    assert found["by_shop"].stale_seconds is None
+    assert found["by_shop"].why.startswith("damaged: the table of 'by_shop' is lost")
+    assert found["most"].why.startswith("held: it waits for 'by_shop', which is damaged")
 
 
 def test_another_table_of_the_name_has_lost_nothing(shop: Settings, lake: LakeLayout) -> None:

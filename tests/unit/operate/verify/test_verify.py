@@ -210,7 +210,6 @@ DAMAGES: list[tuple[Callable[[MadeLake], None], str, str]] = [
     (_first_event_missing, "visits", "offsets"),
     (_dead_letter_missing, "visits", "offsets"),
     (_other_topic, "pages__log", "topic"),
-    (_input_went_back, "owned", "vector"),
     (_input_of_another_commit, "owned", "vector"),
     (_input_made_anew, "spread", "vector"),
     (_other_definition, "totals", "definition"),
@@ -232,6 +231,14 @@ def test_damage_is_found_where_it_is_and_nowhere_else(
         if each.ok is False:
             assert each.where
             assert each.hint
+
+
+def test_an_input_that_went_back_is_told_of_itself_and_of_its_reader(made: MadeLake) -> None:
+    _input_went_back(made)
+    found = failures(verify(made.settings, deep=True))
+    assert set(found) == {"owned", "totals"}
+    assert "vector" in found["owned"]
+    assert "log" in found["totals"]
 
 
 def test_a_check_that_stands_on_a_broken_one_says_so(made: MadeLake) -> None:
