@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 import lmdb
 
@@ -48,9 +50,30 @@ def lmdb_errors(path: Path) -> Iterator[None]:
 
 
 # Reads of LMDB: a read transaction sees one state for as long as it lasts, and blocks nobody.
+#
+# LMDB has no checksums. Each value, the state among them, ends with the CRC-32 of its key and itself; pages of the tree
+# have none: `Replica.check_kept` asks for each key once.
 
-STATE: Final = b"\x00state"
-"""Sorts before every row."""
+STATE: Final = b"\x00state, with checksums"
+"""Sorts before every row. A store of rows without checksums has another one: it is restored."""
+_CRC: Final = struct.Struct("<I")
+
+
+def sealed(key: bytes, value: bytes) -> bytes:
+    """A value with its checksum."""
+    return value + _CRC.pack(crc32(value, crc32(key)))
+
+
+def unsealed(key: bytes, stored: bytes | memoryview) -> bytes:
+    """A value without its checksum.
+
+    Raises:
+        CorruptState: it is not as it was written.
+    """
+    value = bytes(stored[: -_CRC.size])
+    if len(stored) < _CRC.size or _CRC.unpack_from(stored, len(value))[0] != crc32(value, crc32(key)):
+        raise CorruptState("a row is not as it was written", hint="remove the replica's folder; it is restored")
+    return value
 
 
 class LmdbSnapshot(StoreSnapshot):
@@ -69,7 +92,8 @@ class LmdbSnapshot(StoreSnapshot):
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         get = self._transaction.get
         with lmdb_errors(self._path):
-            return [get(key) for key in keys]
+            found = [get(key) for key in keys]
+        return [None if value is None else unsealed(key, value) for key, value in zip(keys, found, strict=True)]
 
     def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
         with lmdb_errors(self._path), self._transaction.cursor() as cursor:
@@ -78,7 +102,7 @@ class LmdbSnapshot(StoreSnapshot):
             for key, value in cursor.iternext():
                 if key >= high:
                     return
-                yield key, value
+                yield key, unsealed(key, value)
 
 
 # Backups of LMDB: a copy of the tree without its free pages.
@@ -137,13 +161,13 @@ class LmdbStore(Store):
                 if value is None:
                     transaction.delete(key)
                 else:
-                    transaction.put(key, value)
-            transaction.put(STATE, write.state)
+                    transaction.put(key, sealed(key, value))
+            transaction.put(STATE, sealed(STATE, write.state))
 
     def clear(self, state: bytes) -> None:
         with lmdb_errors(self.path), self._environment.begin(write=True) as transaction:
             transaction.drop(self._environment.open_db(txn=transaction), delete=False)
-            transaction.put(STATE, state)
+            transaction.put(STATE, sealed(STATE, state))
 
     @contextmanager
     def snapshot(self) -> Iterator[StoreSnapshot]:

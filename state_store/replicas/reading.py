@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.replicas.key_bytes import KeyRange
+from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END, KeyRange
 from strandline.state_store.replicas.row_bytes import COUNT
 
 if TYPE_CHECKING:
@@ -100,3 +100,12 @@ def batches(snapshot: StoreSnapshot, layout: Layout) -> Iterator[pa.RecordBatch]
     values = snapshot.values()
     while chunk := list(islice(values, _ROWS_PER_BATCH)):
         yield layout.rows.decode_all(chunk)
+
+
+def unreached(snapshot: StoreSnapshot) -> int:
+    """How many rows are read one after the other and not found by their keys: what leads to them is broken."""
+    keys = (key for key, _ in snapshot.range(ROWS, ROWS_END))
+    lost = 0
+    while chunk := list(islice(keys, _ROWS_PER_BATCH)):
+        lost += snapshot.multi_get(chunk).count(None)
+    return lost

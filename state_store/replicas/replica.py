@@ -12,7 +12,7 @@ from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey, NegativeWeight, ReplicaDiverged, ReplicaNotReady
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.replicas.backup import back_up
-from strandline.state_store.replicas.reading import ReplicaReading, batches
+from strandline.state_store.replicas.reading import ReplicaReading, batches, unreached
 from strandline.state_store.replicas.row_bytes import COUNT
 from strandline.state_store.replicas.state import Phase, ReplicaState
 from strandline.state_store.replicas.store import Write
@@ -180,11 +180,11 @@ class Replica:
         self._write(self._state.entering(Phase.VERIFIED, digest=found, file="", file_rows=0))
 
     def check_kept(self) -> None:
-        """Compare the digest of the rows that an earlier process has left with its state's, where the store itself
-        would not notice that they rot.
+        """Check the rows that an earlier process has left, where the store itself would not notice that they rot: their
+        digest is that of the state, and each is found by its key.
 
         Raises:
-            ReplicaDiverged: it is another one.
+            ReplicaDiverged: it is another one, or one is not found.
             CorruptState: they do not read back.
         """
         if self._store.has_checksums or self._state.phase not in _READABLE:
@@ -195,6 +195,10 @@ class Replica:
                 f"the rows of replica '{self.name}' are not those that were written: digest {found}, its state says "
                 f"{self._state.digest}"
             )
+        with self._store.snapshot() as now:
+            lost = unreached(now)
+        if lost:
+            raise ReplicaDiverged(f"{lost} of the rows of replica '{self.name}' are not found by their keys")
 
     def apply(self, changes: pa.Table, at: TableVersion, expected: Digest | None = None) -> None:
         """Apply the changes of the next version, and the version, in one atomic write.

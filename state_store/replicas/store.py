@@ -78,7 +78,7 @@ class Store(ABC):
     Making one opens it, and may raise WriterBusy (another process has it) and CorruptState (it does not open).
 
     Attributes:
-        has_checksums: it notices by itself when a row is not as it was written.
+        has_checksums: it notices by itself when a row, or what leads to it, is not as it was written.
     """
 
     has_checksums: bool = True
@@ -153,6 +153,7 @@ class Watched(Store):
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.has_checksums = store.has_checksums
         self.failure: Exception | None = None
 
     def write(self, write: Write) -> None:
