@@ -214,7 +214,9 @@ def _assured(each: Assurance) -> tuple[str, ...]:
     drilled = f"{_word(each.recoverable)}, {_ago(each.drilled_seconds)}" if each.recoverable is not None else "–"
     backed_up = _ago(each.backed_up_seconds) if each.backed_up_seconds is not None else "–"
     spent = f", {each.seconds_a_day:g} s a day" if each.seconds_a_day is not None else ""
-    return each.view, proved, fresh, drilled, backed_up, f"{sized(each.bytes)}{spent}", each.why
+    at = each.seconds_a_day_at or {}
+    other = f" ({at['60']:g} at a minute, {at['3600']:g} at an hour)" if spent and at else ""
+    return each.view, proved, fresh, drilled, backed_up, f"{sized(each.bytes)}{spent}{other}", each.why
 
 
 def _word(holds: bool | None) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from strandline.jobs.model.costs import RefreshCosts
+
 
 @dataclass(frozen=True)
 class EarlyEvents:
@@ -40,6 +42,7 @@ class TableReport:
         late: rows of the inputs that came too late for their window and are left out, up to `version`, in all stages of
             the view; None where no row is ever late.
         early: the events that looked up a table before it had a row.
+        costs: of a view's refreshes by changes; None where there were none.
     """
 
     name: str
@@ -57,6 +60,7 @@ class TableReport:
     digest: str
     late: int | None = None
     early: tuple[EarlyEvents, ...] = ()
+    costs: RefreshCosts | None = None
 
 
 @dataclass(frozen=True)

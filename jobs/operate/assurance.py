@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.refresh.late import stage_tables
+from strandline.jobs.model.costs import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.backup.image import read_latest
@@ -35,14 +36,11 @@ from strandline.state_store.storage.open import lake_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.backup.image import Manifest
     from strandline.jobs.operate.drills.history import DrillResult
     from strandline.jobs.run.heartbeat import Heartbeat
-
-_DAY_SECONDS: Final = 86_400.0
-_LEAST_RUN_SECONDS: Final = 60.0
-"""A run of some seconds says little of a day: its first epoch computes what later ones only touch."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class Assurance:
         backed_up_seconds: since the newest backup was made that has its table.
         bytes: of its table and its inner stages, those that it shares among them.
         seconds_a_day: that its refreshes take, as in the last continuous run.
+        seconds_a_day_at: {FRESHNESS in seconds, `none` for a view without: what they would take}, by the same run.
         why: what keeps the view from going on, or else what is wrong with the first of these that is.
     """
 
@@ -75,6 +74,7 @@ class Assurance:
     backed_up_seconds: float | None
     bytes: int
     seconds_a_day: float | None
+    seconds_a_day_at: dict[str, float] | None
     why: str
 
     def as_json(self) -> dict[str, Any]:
@@ -137,6 +137,7 @@ class _Found:
             backed_up_seconds=None if backed_up is None else self._since(backed_up.made),
             bytes=self._bytes(view),
             seconds_a_day=self._seconds_a_day(view),
+            seconds_a_day_at=self._seconds_a_day_at(view),
             why=next((each for each in reasons if each), ""),
         )
 
@@ -157,16 +158,27 @@ class _Found:
         return total
 
     def _seconds_a_day(self, view: View) -> float | None:
+        run, table = self._run(view)
+        return None if run is None or table is None else round(table.seconds / _lasted(run) * DAY_SECONDS, 1)
+
+    def _seconds_a_day_at(self, view: View) -> dict[str, float] | None:
+        run, table = self._run(view)
+        if run is None or table is None or table.costs is None:
+            return None
+        return table.costs.seconds_a_day(_lasted(run), run.micro_batches)
+
+    def _run(self, view: View) -> tuple[Heartbeat | None, TableReport | None]:
+        """The last run of the view's pipeline, and its report of the view; None where it says little of a day."""
         if view.pipeline not in self._beats:
             self._beats[view.pipeline] = read_beat(self._lake, view.pipeline)
         beat = self._beats[view.pipeline]
-        if beat is None or beat.mode != "continuous":
-            return None
-        lasted = (beat.at - beat.started) / 1000
-        spent = next((each.seconds for each in beat.tables if each.name == view.name), None)
-        if spent is None or lasted < _LEAST_RUN_SECONDS:
-            return None
-        return round(spent / lasted * _DAY_SECONDS, 1)
+        if beat is None or beat.mode != "continuous" or _lasted(beat) < LEAST_RUN_SECONDS:
+            return None, None
+        return beat, next((each for each in beat.tables if each.name == view.name), None)
+
+
+def _lasted(run: Heartbeat) -> float:
+    return (run.at - run.started) / 1000
 
 
 def _last_of_each(results: Iterable[DrillResult]) -> dict[str, list[DrillResult]]:

@@ -21,6 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from strandline.jobs.ingest.lag import MOST_PARTITIONS, waiting_since
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
+from strandline.jobs.model.costs import LEAST_RUN_SECONDS
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.run.heartbeat import SILENT_SECONDS
 from strandline.state_store.delta import reader
@@ -182,10 +183,21 @@ class PipelineMetrics:
             version.add(each.version, self._pipeline, each.name)
         for name in dict.fromkeys((*(each.name for each in beat.tables), *beat.failures)):
             stopped.add(float(name in beat.failures), self._pipeline, name)
-        yield from (each.family for each in (rows, size, version, stopped))
+        yield from (each.family for each in (rows, size, version, stopped, self._costs(beat)))
         stream = self._stream
         if stream is not None:
             yield self._held(stream)
+
+    def _costs(self, beat: Heartbeat) -> _Family:
+        """What refreshes cost a day at each target, once the run says something of a day."""
+        text = "Seconds a day that refreshes of a view cost at a FRESHNESS in seconds; `none`: without"
+        costs = self._family("refresh_seconds_a_day", text, "table", "freshness")
+        lasted = (beat.at - beat.started) / 1000
+        for each in beat.tables if lasted >= LEAST_RUN_SECONDS else ():
+            of_day = each.costs.seconds_a_day(lasted, beat.micro_batches) if each.costs is not None else {}
+            for target, seconds in of_day.items():
+                costs.add(seconds, self._pipeline, each.name, target)
+        return costs
 
     def _held(self, stream: PipelineStream) -> Metric:
         held = self._family("table_held", "1 while what reads it waits for a blocking expectation", "table")

@@ -284,8 +284,8 @@ def report_of(stream: PipelineStream, began: float) -> RunReport:
     for table in _reported(stream.definitions):
         # A table that is itself broken is among the failures.
         with suppress(StoreError):
-            late = late_in(stream.lake, (stage.table for stage in stages_of(table, stream.levels)))
-            report = stream.tallies.report(table, stream.lake.table(table), late)
+            stages = [stage.table for stage in stages_of(table, stream.levels)]
+            report = stream.tallies.report(table, stream.lake.table(table), late_in(stream.lake, stages), stages)
             made += [report] if report is not None else []
     seconds = round(time.monotonic() - began, 3)
     held = {table: str(error) for table, error in stream.held.items()}

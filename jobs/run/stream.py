@@ -30,6 +30,7 @@ from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.ticks import Ticks
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
+from strandline.jobs.model.costs import CostFit, RefreshCosts
 from strandline.jobs.model.definitions import Definition, Source
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import MicroBatch
@@ -45,7 +46,7 @@ from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import InputReplaced, StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -80,6 +81,7 @@ class TableTally:
     inserted: int = 0
     deleted: int = 0
     seconds: float = 0.0
+    costs: CostFit = field(default_factory=CostFit)
 
 
 @dataclass
@@ -88,24 +90,30 @@ class Tallies:
 
     by_table: dict[str, TableTally] = field(default_factory=dict)
 
-    def add(self, table: str, inserted: int, deleted: int, seconds: float) -> None:
+    def add(self, table: str, inserted: int, deleted: int, seconds: float, taken: int | None = None) -> None:
+        """Args: `taken`: rows of the changes that a refresh took in; None: it was none, or computed all rows."""
         tally = self.by_table.setdefault(table, TableTally())
         tally.inserted += inserted
         tally.deleted += deleted
         tally.seconds += seconds
+        if taken is not None:
+            tally.costs.add(taken, seconds)
 
-    def report(self, table: str, path: LakePath, late: int | None) -> TableReport | None:
+    def report(self, table: str, path: LakePath, late: int | None, stages: Iterable[str]) -> TableReport | None:
         """The table's report; None while it has no commit.
 
         Args:
             late: the rows that came too late for it, in all of its stages.
+            stages: its inner stages.
         """
         head = reader.head(path)
         if head is None:
             return None
         tally = self.by_table.get(table, TableTally())
         seconds = round(tally.seconds, 3)
-        return report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
+        of_stages = (self.by_table[each].costs for each in stages if each in self.by_table and each != table)
+        made = report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
+        return replace(made, costs=RefreshCosts.of(tally.costs, of_stages))
 
 
 # How long a drain may not notice that it is to stop; one that ends by itself is noticed at once.
@@ -287,7 +295,8 @@ class PipelineStream:
         else:
             done = refresh_all(self.context, without(self.levels, waiting), stopped)
         for result in done.stages:
-            self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
+            taken = result.taken if result.version is not None else None
+            self.tallies.add(result.table, result.inserted, result.deleted, result.seconds, taken)
         for view, error in done.failures.items():
             if not (view in self.rebuilding and isinstance(error, InputReplaced)):
                 log.error("view '%s' stopped: %s", view, error)

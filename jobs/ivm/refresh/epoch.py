@@ -57,6 +57,7 @@ class StageResult:
         seconds: wall clock.
         began: seconds since the epoch, by the clock of the process that did it.
         planned_seconds: of `seconds`, until it was known what to take in.
+        taken: rows of the changes that it took in; None: all rows were computed, or a commit does not say how many.
     """
 
     table: str
@@ -70,6 +71,7 @@ class StageResult:
     seconds: float = field(default=0.0, compare=False)
     began: float = field(default=0.0, compare=False)
     planned_seconds: float = field(default=0.0, compare=False)
+    taken: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,9 @@ class Epoch:
         before = self.head.record
         record = committed.record if committed else replace(before, inserted=0, deleted=0)
         version = committed.version if committed else None
-        return StageResult(
-            self.stage.table, before.versions, record.versions, mode, reason, record.inserted, record.deleted, version
-        )
+        moved = (record.inserted, record.deleted)
+        versions = (before.versions, record.versions)
+        return StageResult(self.stage.table, *versions, mode, reason, *moved, version, taken=self.changed)
 
 
 def missing_input(stage: Stage, heads: Heads) -> StageResult | None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.costs import RefreshCosts
 from strandline.jobs.model.definitions import View
+from strandline.jobs.model.report import TableReport
 from strandline.jobs.model.settings import BackupSettings
+from strandline.jobs.operate import assurance
 from strandline.jobs.operate.assurance import Assurance, assurances
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.drills.history import DrillResult, record
 from strandline.jobs.operate.quality.proofs import prove
 from strandline.jobs.operate.verify.proved import last_proof
+from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.state_store.delta.log import now_ms
+from strandline.state_store.lock import process
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.damage import data_file, flip
 from tests.unit.operate.verify.lakes import MadeLake
@@ -71,6 +77,21 @@ def test_a_backup_counts_for_the_tables_that_it_has(made: MadeLake, tmp_path: Pa
     assert all(each.backed_up_seconds is not None for each in assurances(settings, now_ms()))
     (tmp_path / "to" / "latest.json").write_text("{")
     assert {each.backed_up_seconds for each in assurances(settings, now_ms())} == {None}, "it does not read"
+
+
+def test_what_a_view_costs_a_day_is_of_its_last_continuous_run(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TableReport("totals", 1, 1, 1, 1, 1, 0, 3.0, {}, {}, "delta", "", "", costs=RefreshCosts(50, 0.04, 1.0))
+    ours = process(os.getpid())
+    assert ours is not None
+    run = Heartbeat("shop", "continuous", ours, 0, 100_000, None, None, 100, {}, {}, (table,))
+    monkeypatch.setattr(assurance, "read_beat", lambda *_: run)
+    found = of(made)
+    assert found.seconds_a_day == 2592.0
+    assert found.seconds_a_day_at == {"none": 4320.0, "1": 4320.0, "60": 921.6, "600": 869.8, "3600": 865.0}
+    assert of(made, "owned").seconds_a_day_at is None, "another view"
+    for other in (replace(run, mode="drain"), replace(run, at=50_000)):
+        monkeypatch.setattr(assurance, "read_beat", lambda *_, run=other: run)
+        assert (of(made).seconds_a_day, of(made).seconds_a_day_at) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "at": 1}'])

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from strandline.jobs.model.costs import RefreshCosts
 from strandline.jobs.model.errors import TopicMissing
 from strandline.jobs.model.report import EarlyEvents, TableReport
 from strandline.jobs.model.settings import Settings
@@ -19,7 +20,10 @@ from strandline.state_store.layout import LakeLayout
 from tests.support.waiting import wait_until
 
 EARLY = EarlyEvents("s", "products", 3, 7)
-REPORT = TableReport("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few keys", "d:10", early=(EARLY,))
+COSTS = RefreshCosts(refreshes=5, fixed_seconds=0.25, rows_seconds=0.125)
+REPORT = TableReport(
+    *("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few keys", "d:10"), early=(EARLY,), costs=COSTS
+)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.patience import patience, without
-from strandline.jobs.run.pipeline import drain, opened
+from strandline.jobs.run.pipeline import drain, opened, report_of
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
@@ -144,6 +144,21 @@ def test_a_view_is_stale_since_its_first_event_and_no_alarm_before(
         assert since is not None
         assert since <= now_ms()
         assert waiting.versions("quiet") == 1
+
+
+def test_a_run_reports_what_refreshes_cost_that_took_in_changes(stream: PipelineStream, lake: LakeLayout) -> None:
+    """The first load does not count, nor a refresh that had nothing to do."""
+    for epoch in range(3):
+        lake_tables.events(lake, "sales", [{"shop": "a", "qty": each} for each in range(10 * epoch + 1)])
+        stream.refresh()
+        stream.refresh()
+    found = {each.name: each.costs for each in report_of(stream, 0.0).tables}
+    assert (found["sales"], found["by_shop"]) == (None, None), "a log, and what waits"
+    costs = found["counted"]
+    assert costs is not None
+    assert costs.refreshes == 3
+    assert costs.fixed_seconds + costs.rows_seconds > 0
+    assert stream.tallies.by_table["counted"].costs.rows == 1 + 11 + 21
 
 
 def test_a_drain_ends_with_every_view_refreshed(settings: Settings, lake: LakeLayout) -> None:
