@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for suite in chosen
         for file in suite.files(options.place)
         if options.only in str(file.relative_to(options.place))
-    ][:: options.every]
+    ][options.begin :: options.every]
     if not files:
         print(f"cannot run: no file of {options.suite} below {options.place}; {__file__} says more", file=sys.stderr)
         return 2
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(outcome, flush=True)
     print("\n".join([*table(outcomes), "", *reasons(outcomes), "", closing(outcomes)]))
     if options.write_doc:
-        write_doc(outcomes, options.write_doc, f"python -m tests.outside.sqllogic DIR --every {options.every}")
+        write_doc(outcomes, options.write_doc, f"python -m tests.outside.sqllogic DIR --every {options.every} --from {options.begin}")
     return int(any(each.result == "wrong" for each in outcomes))
 
 
@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--suite", default=",".join(SUITES), help="some of " + ", ".join(SUITES))
     parser.add_argument("--only", default="", help="files whose path holds a text")
     parser.add_argument("--every", type=int, default=1, help="only every so many files")
+    parser.add_argument("--from", dest="begin", type=int, default=0, help="the first of them, from 0")
     parser.add_argument("--seed", type=int, default=0, help="of the histories")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="a file takes at most")
