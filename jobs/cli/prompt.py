@@ -13,11 +13,10 @@ from prompt_toolkit.history import FileHistory
 
 from strandline.jobs.cli.exits import as_ours
 from strandline.jobs.cli.output import say
-from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.functions.registry import SCALARS
 from strandline.jobs.model.definitions import InsertQuery
 from strandline.jobs.model.errors import SqlSyntaxError
 from strandline.jobs.model.types import BaseType
+from strandline.jobs.session.language_functions import kinds
 from strandline.jobs.sql.from_text import tokenize
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class CatalogCompleter(Completer):
         typed = document.get_word_before_cursor()
         if not typed:
             return
-        for word in dict.fromkeys((*self._names(), *_WORDS, *_TYPES, *FUNCTIONS, *SCALARS)):
+        for word in dict.fromkeys((*self._names(), *_WORDS, *_TYPES, *kinds())):
             if word.lower().startswith(typed.lower()) and word != typed:
                 yield Completion(word, start_position=-len(typed))
 

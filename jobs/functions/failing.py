@@ -25,6 +25,7 @@ from strandline.jobs.functions.registry import find
 from strandline.jobs.functions.scalars.contract import TOTAL
 from strandline.jobs.functions.scalars.decimals import OPERANDS
 from strandline.jobs.functions.scalars.domains import FAIL, is_guard
+from strandline.jobs.functions.scalars.higher_order import OF_ARRAY
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import all_of, any_of, call
@@ -37,6 +38,7 @@ _NARROWED = frozenset(
     {"ROUND", "ROUND_OF_DECIMAL", "ROUND_OF_DOUBLE", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"},
 )
 _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
+_STEP_BY_STEP = "REDUCE"
 # Conversions that are a function: NULL of a value is a text that they cannot read.
 _READING = frozenset({"TEXT_TIME"})
 _FIRST_OF = frozenset({"COALESCE", "IFNULL"})
@@ -92,7 +94,7 @@ def lenient(node: exp.Expression) -> exp.Expression:
             return exp.TryCast(this=each.this, to=each.args["to"], safe=True)
         return each
 
-    return _rebuilt(node.copy(), made)
+    return _rebuilt(node.copy(), made, _a_step_fails)
 
 
 def failing(node: exp.Expression) -> exp.Expression | None:
@@ -116,7 +118,7 @@ def failing(node: exp.Expression) -> exp.Expression | None:
         condition, true, false = (_child(each) for each in node.expressions)
         return _case(exp.Case(ifs=[exp.If(this=condition.copy(), true=true.copy())], default=false.copy()))
     own = None if OPERANDS in node.meta or TOTAL in node.meta else _own(node)
-    return any_of([*(failing(child) for child in _children(node)), own, _an_item_fails(node)])
+    return any_of([*(failing(child) for child in _children(node)), own, _an_item_fails(node), _a_step_fails(node)])
 
 
 def can_fail(node: exp.Expression | None) -> bool:
@@ -157,16 +159,21 @@ def named_subqueries(node: exp.Expression) -> exp.Expression:
     return made
 
 
-def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expression:
-    """The tree with `change` applied to every node, inner ones first."""
+def _rebuilt(
+    node: exp.Expression,
+    change: Callable[[exp.Expr], exp.Expr],
+    nothing: Callable[[exp.Expression], exp.Expression | None] = lambda _: None,
+) -> exp.Expression:
+    """The tree with `change` applied to every node, inner ones first; where `nothing` of a node holds, it is NULL."""
+    fails = nothing(node)
     for child in _children(node):
-        child.replace(_rebuilt(child, change))
-    function = _of_items(node)
+        child.replace(_rebuilt(child, change, nothing))
+    function = _of_items(node) or _of_steps(node)
     if function is not None:
-        function.set("this", _rebuilt(_child(function.this), change))
+        function.set("this", _rebuilt(_child(function.this), change, nothing))
     made = change(node)
     assert isinstance(made, exp.Expression)
-    return made
+    return made if fails is None else exp.Case(ifs=[exp.If(this=fails, true=exp.Null())], default=made)
 
 
 def _own(node: exp.Expression) -> exp.Expression | None:
@@ -320,6 +327,47 @@ def _an_item_fails(node: exp.Expression) -> exp.Expression | None:
     items = exp.Anonymous(this="FILTER", expressions=[lenient(_child(node.expressions[0])), test])
     found = exp.Anonymous(this="ARRAY_LENGTH", expressions=[items])
     return exp.Paren(this=exp.GT(this=found, expression=exp.Literal.number(0)))
+
+
+def _of_steps(node: exp.Expr) -> exp.Lambda | None:
+    """The function of REDUCE, whose result at one item is what it goes on with; None for any other node."""
+    if not isinstance(node, exp.Anonymous) or node.name != _STEP_BY_STEP or len(node.expressions) != 3:
+        return None
+    function = node.expressions[2]
+    return function if isinstance(function, exp.Lambda) else None
+
+
+def _a_step_fails(node: exp.Expression) -> exp.Expression | None:
+    """The condition that the function of REDUCE fails on its way: the same way, which remembers whether it failed.
+
+    REDUCE(items, state, (s, x) => f)
+        REDUCE(items, STRUCT(v := state, f := FALSE), (__r, x) =>
+            TRANSFORM(ARRAY[__r->v], s => STRUCT(v := f, f := __r->f OR <f fails>))[1])->f
+    """
+    function = _of_steps(node)
+    inside = failing(_child(function.this)) if function is not None else None
+    if function is None or inside is None:
+        return None
+    items, state = (lenient(_child(each)) for each in node.expressions[:2])
+    _said_again(inside)
+    before, failed = (exp.Dot(this=exp.to_identifier("__r"), expression=exp.to_identifier(name)) for name in "vf")
+    now = exp.Or(this=failed, expression=call("COALESCE", exp.Paren(this=inside), exp.false()))
+    step = exp.Lambda(
+        this=_remembering(lenient(_child(function.this)), now), expressions=[function.expressions[0].copy()]
+    )
+    over_one = exp.Anonymous(this="TRANSFORM", expressions=[exp.Array(expressions=[before]), step])
+    first = exp.Bracket(this=over_one, expressions=[exp.Literal.number(1)])
+    first.meta[OF_ARRAY] = True
+    steps = exp.Lambda(this=first, expressions=[exp.to_identifier("__r"), function.expressions[1].copy()])
+    way = exp.Anonymous(this=_STEP_BY_STEP, expressions=[items, _remembering(state, exp.false()), steps])
+    return _all([exp.Not(this=_is_null(state.copy())), exp.Dot(this=way, expression=exp.to_identifier("f"))])
+
+
+def _remembering(value: exp.Expression, failed: exp.Expression) -> exp.Anonymous:
+    pairs = [
+        exp.PropertyEQ(this=exp.to_identifier(name), expression=part) for name, part in (("v", value), ("f", failed))
+    ]
+    return exp.Anonymous(this="STRUCT", expressions=pairs)
 
 
 def _children(node: exp.Expression) -> list[exp.Expression]:

@@ -17,14 +17,12 @@ from sqlglot.generators.spark import SparkGenerator
 from strandline.jobs.functions.registry import find
 from strandline.jobs.functions.scalars.contract import quoted
 from strandline.jobs.functions.scalars.decimals import OPERANDS, in_duckdb, in_spark
+from strandline.jobs.functions.scalars.higher_order import OF_ARRAY
 from strandline.jobs.functions.scalars.maps import LAST_WINS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.types_text import type_of
 
 _Write = Callable[[Any, Any], str]
-
-OF_ARRAY = "of_array"
-"""The mark, among a Bracket's `meta`, of an element of an ARRAY; without it one of a MAP."""
 
 
 def _call(dialect: str) -> _Write:

@@ -189,10 +189,9 @@ def _topics(settings: Settings, lake: LakeLayout) -> Rows:
 
 
 def _functions(catalog: Catalog) -> Rows:
-    from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-    from strandline.jobs.functions.registry import SCALARS
+    from strandline.jobs.session.language_functions import kinds
 
-    rows = [(name, "aggregate") for name in FUNCTIONS] + [(name, "scalar") for name in SCALARS]
+    rows = list(kinds().items())
     rows += [(f.name, "python aggregate" if f.aggregate else "python scalar") for f in catalog.functions.values()]
     rows += [(name, "broken") for name in catalog.broken_functions]
     return Rows(("name", "kind"), sorted(rows))

@@ -85,15 +85,14 @@ def drop_function(statement: DropFunction, catalog: Catalog) -> str:
 
 
 def describe_function(name: str, catalog: Catalog) -> Document:
-    """`DESCRIBE FUNCTION name`; of the language's own functions the kind. Raises UnknownName: there is no such one."""
-    from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-    from strandline.jobs.functions.registry import SCALARS
+    """`DESCRIBE FUNCTION name`. Raises UnknownName: there is no such one."""
+    from strandline.jobs.session.language_functions import describe
 
     function = catalog.functions.get(name)
     if function is None:
-        kind = "aggregate" if name in FUNCTIONS else "scalar" if name in SCALARS else None
-        if kind is not None:
-            return Document({"name": name, "kind": kind}, f"{name}: {kind} function of the language")
+        own = describe(name)
+        if own is not None:
+            return own
         raise UnknownName.among("function", name, catalog.functions)
     data: dict[str, Any] = {
         "name": function.name,

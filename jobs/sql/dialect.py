@@ -309,12 +309,14 @@ class Strandline(Dialect):
             TokenType.CARET: exp.Pow,
         }
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        MAP_KEYS_ARE_ARBITRARY_EXPRESSIONS = True
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             "CAST": lambda self: self._parse_cast(True),
             "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
             "SAFE_CAST": lambda self: self._parse_cast(False, safe=True),
             "FLOOR": lambda self: self._floor(),
             "EXTRACT": lambda self: self._extract(),
+            "OVERLAY": lambda self: self._overlay(),
             "POSITION": lambda self: self._position(),
             "SUBSTRING": lambda self: self._substring(),
             "TRIM": lambda self: self._trim(),

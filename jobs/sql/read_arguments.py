@@ -127,7 +127,6 @@ _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.Struct: "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
     exp.AtTimeZone: "a TIMESTAMP is an instant in UTC; CONVERT_TZ(at, 'UTC', 'Europe/Rome') moves its clock",
     exp.Pow: "POWER(a, b); of the bits of whole numbers a # b",
-    exp.Slice: "SLICE(array, from, to)",
 }
 _OF_SETS = {"side": "a side of UNION"}
 

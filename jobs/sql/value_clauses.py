@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 #     a AT TIME ZONE 'Europe/Rome'           TIMEZONE('Europe/Rome', a)
 #     a COLLATE "C"                          a: texts are compared by their code points
 #     E'it\'s'                               'it''s'
+#     a[2:3], a[2:]                          ARRAY_SLICE(a, 2, 3), ARRAY_SLICE(a, 2, -1)
+#     OVERLAY(a PLACING b FROM 2 FOR 3)      OVERLAY(a, b, 2, 3)
+#     LAMBDA x: x + 1                        x => x + 1, as DuckDB has it
 #
 # None of these words is one of the language: each is free as the name of a column.
 
@@ -92,6 +95,31 @@ class OperatorClauses(TimeClauses):
         elif side and len(given) != 1:
             self.raise_error(f"expected TRIM({side} FROM text)")
         return self._called(_TRIMS.get(side, "TRIM"), given, name)
+
+    def _overlay(self) -> exp.Expression:
+        """The rest of OVERLAY(text PLACING new FROM place FOR length), or of a call with commas."""
+        name = self._name_of_call()
+        given: list[exp.Expr | None] = [*self._parse_csv(self._parse_bitwise)]
+        for word in ("PLACING", "FROM", "FOR"):
+            if len(given) < 4 and self._match_text_seq(word):
+                given.append(self._parse_bitwise())
+        return self._called("OVERLAY", given, name)
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        names = self._variables() if self._curr is not None and self._curr.text.upper() == "LAMBDA" else None
+        if names is None:
+            return super()._parse_lambda(alias)
+        return self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=names))
+
+    def _variables(self) -> list[exp.Expr] | None:
+        """Move past `LAMBDA x, y:`; None: it is a column of that name."""
+        before = self._index
+        self._advance()
+        names = self._parse_csv(self._parse_id_var)
+        if names and self._match(TokenType.COLON):
+            return names
+        self._retreat(before)
+        return None
 
     def _floor(self) -> exp.Expression:
         """The rest of FLOOR(at TO HOUR), or of FLOOR of a number."""
@@ -231,20 +259,33 @@ class ValueClauses(OperatorClauses):
         return self.expression(among)
 
     def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
-        """An element of an array, an array, or `{'a': 1}`, which is STRUCT(a := 1)."""
+        """An element of an array, an array, or `{'a': 1}`, which is STRUCT(a := 1); MAP {'a': 1} is MAP('a' := 1)."""
         brace = self._curr is not None and self._curr.token_type == TokenType.L_BRACE
-        if brace and self._prev.text.upper() == "MAP":
-            line, column = self._curr.line, max(self._curr.col - (self._curr.end - self._curr.start), 1)
-            hint = "MAP('a' := 1)"
-            raise NotSupported("MAP {…} is not supported yet", line=line, column=column, hint=hint)
+        of_map = brace and self._prev.text.upper() == "MAP"
+        if isinstance(this, exp.Bracket):
+            this = self._part_of_array(this)
         found = super()._parse_bracket(this)
         if not brace or found is None:
             return found
-        return found.transform(
-            lambda node: (
-                exp.Anonymous(this="STRUCT", expressions=node.expressions) if isinstance(node, exp.Struct) else node
-            )
-        )
+        made: exp.Expr = found
+        while isinstance(made, exp.Bracket):
+            made = made.this
+        call = exp.Anonymous(this="MAP" if of_map else "STRUCT", expressions=made.expressions)
+        if made is found:
+            return call
+        made.replace(call)
+        return found
+
+    def _part_of_array(self, this: exp.Bracket) -> exp.Expression:
+        """`a[2:3]` as ARRAY_SLICE(a, 2, 3); an end that is not said is that of the array."""
+        places = this.expressions[0] if len(this.expressions) == 1 else None
+        if not isinstance(places, exp.Slice):
+            return this
+        if places.args.get("step") is not None:
+            self.raise_error("a part of an ARRAY is a[first:last], without a step")
+        ends = [places.args.get("this") or exp.Literal.number(1), places.args.get("expression")]
+        ends[1] = ends[1] or exp.Neg(this=exp.Literal.number(1))
+        return self.expression(exp.Anonymous(this="ARRAY_SLICE", expressions=[this.this, *ends]))
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         following = self._next.token_type if self._next else None

@@ -83,7 +83,9 @@ def _session(*, without: bool) -> Iterator[SparkSession | None]:
         return
     from strandline.jobs.run.spark import spark_session
 
-    with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-equality") as session:
+    # A plan of hundreds of large expressions is itself large.
+    settings = SparkSettings(master="local[2]", shuffle_partitions=2, driver_memory="4g")
+    with spark_session(settings, "strandline-equality") as session:
         for name, value in INTERPRETED.items():
             session.conf.set(name, value)
         yield session

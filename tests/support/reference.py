@@ -34,6 +34,7 @@ from strandline.jobs.functions.scalars.numbers import NUMBERS
 from strandline.jobs.functions.scalars.patterns import PATTERNS
 from strandline.jobs.functions.scalars.text import TEXT, URLS
 from strandline.jobs.functions.scalars.times import TIME_PARTS, TIME_SUMS, TIME_TEXTS, TIMES
+from strandline.jobs.query.expressions.other_dialects import BY_TYPE, DEFINED
 from tests.support.function_cases import EXPECTED, table
 
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -81,6 +82,7 @@ def functions_page() -> str:
     ]
     for title, group in {**_GROUPS, "Other": rest}.items():
         parts += [f"## {title}", "\n".join(_scalars(_listed(group)))]
+    parts += ["## Functions of other dialects", "Each is defined by those above.", "\n".join(_defined())]
     return "\n\n".join(parts) + "\n"
 
 
@@ -119,6 +121,21 @@ def _scalars(group: Sequence[Scalar]) -> Iterator[str]:
         aliases = f" ({', '.join(f'`{alias}`' for alias in sorted(scalar.aliases))})" if scalar.aliases else ""
         call, value = _example((scalar.name, *scalar.aliases))
         yield f"| `{scalar.name}`{aliases} | {_code(call)} | {_code(value)} |"
+
+
+def _defined() -> Iterator[str]:
+    """The functions of other dialects, with what each means."""
+    yield "| call | means | example | gives |"
+    yield "| --- | --- | --- | --- |"
+    meanings = {
+        **DEFINED,
+        **{f"{name}(…)": " ".join((rewrite.__doc__ or "").split()) for name, rewrite in BY_TYPE.items()},
+    }
+    for head, meaning in sorted(meanings.items()):
+        name = head.partition("(")[0]
+        call, value = _example((name,))
+        meant = _code(meaning) if head in DEFINED else meaning.partition(": ")[2].replace("|", "\\|") or meaning
+        yield f"| `{head}` | {meant} | {_code(call)} | {_code(value)} |"
 
 
 def _example(names: tuple[str, ...]) -> tuple[str, str]:

@@ -163,6 +163,37 @@ def _series(name: str, types: Types) -> tuple[Types, SqlType]:
     return (shared,) * len(types), t.array(shared)
 
 
+def _part(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 3, 3)
+    is_array(name, 1, types[0])
+    for number, sql_type in enumerate(types[1:], 2):
+        if sql_type.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL):
+            raise TypeMismatch(f"argument {number} of {name} must be INT or BIGINT, not {sql_type}")
+    return (types[0], t.BIGINT, t.BIGINT), types[0]
+
+
+def _cut(size: str, cut: str) -> Callable[[Sequence[str]], str]:
+    """The items of an array between two places, as far as it has them; a negative place counts from the end."""
+
+    def write(arguments: Sequence[str]) -> str:
+        items, first, last = arguments
+        length = size.format(items)
+        begin = f"greatest(CASE WHEN {first} < 0 THEN {length} + {first} + 1 ELSE {first} END, 1)"
+        end = f"least(CASE WHEN {last} < 0 THEN {length} + {last} + 1 ELSE {last} END, {length})"
+        known = f"{items} IS NOT NULL AND {first} IS NOT NULL AND {last} IS NOT NULL"
+        return f"CASE WHEN {known} THEN {cut.format(items, begin, end)} END"
+
+    return write
+
+
+def _nested(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 1, 1)
+    is_array(name, 1, types[0])
+    if types[0].args[0].base is not BaseType.ARRAY:
+        raise TypeMismatch(f"{name} takes an ARRAY of ARRAYs, not {types[0]}")
+    return types, types[0].args[0]
+
+
 _TOO_MANY = f"(abs(CAST({{1}} AS DOUBLE) - CAST({{0}} AS DOUBLE)) > {MOST_CHARACTERS}e0 * abs(CAST({{2}} AS DOUBLE)))"
 
 
@@ -188,7 +219,12 @@ def _cubed(name: str, types: Types) -> tuple[Types, SqlType]:
 
 ARRAYS = (
     Scalar(
-        "ARRAY_LENGTH", _one(lambda _: t.INT), "array_size({0})", "CAST(len({0}) AS INTEGER)", aliases=("CARDINALITY",)
+        "ARRAY_LENGTH",
+        _one(lambda _: t.INT),
+        "array_size({0})",
+        "CAST(len({0}) AS INTEGER)",
+        aliases=("CARDINALITY",),
+        instead=((BaseType.MAP, "MAP_LENGTH"),),
     ),
     # False, not NULL, when the array lacks the value and holds a NULL, and where there is no array.
     Scalar(
@@ -196,6 +232,38 @@ ARRAYS = (
         _with_item(lambda _: t.BOOLEAN),
         "CASE WHEN {0} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) ELSE false END",
         "CASE WHEN {0} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL ELSE false END",
+    ),
+    # NULL where the array or the value is, as in DuckDB and Spark.
+    Scalar(
+        "LIST_CONTAINS",
+        _with_item(lambda _: t.BOOLEAN),
+        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) END",
+        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL END",
+        aliases=("LIST_HAS", "ARRAY_HAS"),
+    ),
+    # The place of the first one; NULL where there is none, as in PostgreSQL.
+    Scalar(
+        "ARRAY_POSITION",
+        _with_item(lambda _: t.INT),
+        "CAST(nullif(array_position(transform({0}, __x -> __x <=> {1}), true), 0) AS INT)",
+        "CAST(list_position({0}, {1}) AS INTEGER)",
+        aliases=("LIST_POSITION", "LIST_INDEXOF", "ARRAY_INDEXOF"),
+    ),
+    Scalar("ARRAY_REVERSE", _one(lambda sql_type: sql_type), "reverse", "list_reverse", aliases=("LIST_REVERSE",)),
+    Scalar(
+        "ARRAY_SLICE",
+        _part,
+        _cut("size({0})", "slice({0}, CAST({1} AS INT), CAST(greatest({2} - {1} + 1, 0) AS INT))"),
+        _cut("len({0})", "list_slice({0}, {1}, {2})"),
+        aliases=("LIST_SLICE",),
+    ),
+    # An array that is NULL has no items.
+    Scalar(
+        "ARRAY_FLATTEN",
+        _nested,
+        "flatten(filter({0}, __x -> __x IS NOT NULL))",
+        "flatten({0})",
+        aliases=("FLATTEN",),
     ),
     Scalar("ARRAY_DISTINCT", _one(lambda sql_type: sql_type, compared=True), _DISTINCT_SPARK, _DISTINCT),
     Scalar(

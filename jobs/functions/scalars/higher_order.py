@@ -16,6 +16,9 @@ FORMS = {
 }
 """The forms of a call, for each function."""
 
+OF_ARRAY = "of_array"
+"""The mark, among a Bracket's `meta`, of an element of an ARRAY; without it one of a MAP."""
+
 
 def _by_function(name: str, types: Types) -> tuple[Types, SqlType]:
     raise InvalidQuery(f"{name} takes a function", hint=FORMS[name])

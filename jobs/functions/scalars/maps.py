@@ -116,6 +116,9 @@ _AS_MAP_DUCKDB = LAST_WINS["duckdb"].format(
 MAPS = (
     Scalar("MAP_KEYS", _of_map(lambda sql_type: t.array(sql_type.args[0])), "map_keys"),
     Scalar("MAP_VALUES", _of_map(lambda sql_type: t.array(sql_type.args[1])), "map_values"),
+    Scalar(
+        "MAP_LENGTH", _of_map(lambda _: t.INT), "size({0})", "CAST(cardinality({0}) AS INTEGER)", aliases=("MAP_SIZE",)
+    ),
     Scalar("ENTRIES", _entries, _entries_spark, _entries_duckdb),
     # The way back from ENTRIES; NULL where a key comes twice.
     Scalar(

@@ -257,6 +257,21 @@ NUMBERS = (
     # Of two INTs an INT, of BIGINTs a BIGINT.
     Scalar("BITS_APART", takes_common(2, 2), "({0} ^ {1})", "xor({0}, {1})", hidden=True),
     Scalar("BITS_DOWN", takes(t.BIGINT, t.BIGINT, t.INT), "shiftright({0}, {1})", "({0} >> {1})", hidden=True),
+    # The bits that are set: of a negative INT among 32, of a BIGINT among 64.
+    Scalar(
+        "BIT_COUNT",
+        takes(t.INT, t.BIGINT),
+        "bit_count({0})",
+        "CAST(bit_count({0}) AS INTEGER)",
+        instead=((BaseType.INT, "BIT_COUNT_OF_INT"),),
+    ),
+    Scalar(
+        "BIT_COUNT_OF_INT",
+        takes(t.INT, t.INT),
+        "bit_count(CAST({0} AS BIGINT) & 4294967295)",
+        "CAST(bit_count({0}) AS INTEGER)",
+        hidden=True,
+    ),
     Scalar("DECIMAL_PARTS", _parts, parts_in_spark, parts_in_duckdb, hidden=True),
     Scalar("ABS", _same, "abs"),
     # Of a DECIMAL that `is_wide`: as text, since Spark's own round to 34 digits.

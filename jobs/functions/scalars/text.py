@@ -274,7 +274,7 @@ TEXT = (
         "length",
         "CAST(length({0}) AS INTEGER)",
         aliases=("LENGTH",),
-        instead=((BaseType.BYTES, "BYTES_LEN"),),
+        instead=((BaseType.BYTES, "BYTES_LEN"), (BaseType.ARRAY, "ARRAY_LENGTH"), (BaseType.MAP, "MAP_LENGTH")),
     ),
     # Of spaces, and of nothing else that is blank; or of any of the characters of a text.
     *(
@@ -322,8 +322,25 @@ TEXT = (
         fails=too_often,
     ),
     Scalar("TOO_OFTEN", takes(t.BOOLEAN, t.VARCHAR, t.INT), f"({_TOO_OFTEN})", hidden=True),
-    Scalar("OCTET_LENGTH", takes(t.INT, t.VARCHAR), "octet_length", "CAST(strlen({0}) AS INTEGER)"),
-    Scalar("REVERSE", _TEXT, "reverse", "array_to_string(list_reverse(str_split({0}, '')), '')"),
+    Scalar(
+        "OCTET_LENGTH",
+        takes(t.INT, t.VARCHAR),
+        "octet_length",
+        "CAST(strlen({0}) AS INTEGER)",
+        instead=((BaseType.BYTES, "BYTES_LEN"),),
+    ),
+    Scalar(
+        "REVERSE",
+        _TEXT,
+        "reverse",
+        "array_to_string(list_reverse(str_split({0}, '')), '')",
+        instead=((BaseType.ARRAY, "ARRAY_REVERSE"),),
+    ),
+    Scalar("CONTAINS", _TEST, "contains", instead=((BaseType.ARRAY, "LIST_CONTAINS"),)),
+    # Of a letter that is to be replaced twice, the first place counts; one without a new letter goes.
+    Scalar("TRANSLATE", takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR), "translate"),
+    # The code point of the first character; 0 of a text without one.
+    Scalar("ASCII", takes(t.INT, t.VARCHAR), "ascii"),
     Scalar("INITCAP", _TEXT, _initcap_spark, _initcap_duckdb),
     Scalar("ELT", _elt, _elt_text),
     Scalar("FIELD", takes_any_number(t.INT, t.VARCHAR, 2), _field_text),

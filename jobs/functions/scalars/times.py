@@ -201,6 +201,11 @@ PARTS: dict[str, tuple[str, str]] = {
     "DOY": ("dayofyear({0})", "dayofyear({0})"),
     # Of the minute, seconds among them, as in PostgreSQL.
     "MILLISECOND": ("pmod(unix_millis({0}), 60000)", since_last(60_000, "{0}")),
+    "MICROSECOND": ("pmod(unix_micros({0}), 60000000)", "((epoch_us({0}) % 60000000 + 60000000) % 60000000)"),
+    "ISOYEAR": ("extract(YEAROFWEEK FROM {0})", "isoyear({0})"),
+    "DECADE": ("(year({0}) div 10)", "(year({0}) // 10)"),
+    "CENTURY": ("((year({0}) + 99) div 100)", "((year({0}) + 99) // 100)"),
+    "MILLENNIUM": ("((year({0}) + 999) div 1000)", "((year({0}) + 999) // 1000)"),
 }
 """{part: its text in Spark and in DuckDB}."""
 
@@ -236,6 +241,7 @@ def _begin(arguments: Sequence[str]) -> str:
 
 
 TIME_PARTS = (
+    Scalar("EPOCH_US", takes(t.BIGINT, t.TIMESTAMP), "unix_micros", "epoch_us"),
     Scalar(
         "BEGIN_OF_UNIT",
         takes(t.TIMESTAMP, t.VARCHAR, t.TIMESTAMP),

@@ -138,10 +138,29 @@ def _computed(node: exp.Binary, typed: Infer) -> Typed:
 
 def _joined(node: exp.DPipe, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
+    if BaseType.ARRAY in (left.type.base, right.type.base):
+        return _appended(node, left, right, typed)
+    if BaseType.VARCHAR in (left.type.base, right.type.base):
+        left, right = as_text(left), as_text(right)
     sql_type = common("||", (left.type, right.type))
     if sql_type.base not in (BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL):
         raise TypeMismatch(f"|| joins VARCHAR or BYTES, not {sql_type}", hint="CAST(… AS VARCHAR)")
     return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), sql_type)
+
+
+def _appended(node: exp.DPipe, left: Typed, right: Typed, typed: Infer) -> Typed:
+    """`array || array`, `array || item`, `item || array`."""
+    sides = [
+        each.copy() if side.type.base in (BaseType.ARRAY, BaseType.NULL) else exp.Array(expressions=[each.copy()])
+        for each, side in ((node.left, left), (node.right, right))
+    ]
+    return typed(call("ARRAY_CONCAT", *sides))
+
+
+def as_text(value: Typed) -> Typed:
+    """A plain value as it is joined to a text: what CAST makes of it."""
+    plain = not value.type.is_nested and value.type.base not in (BaseType.BYTES, BaseType.NULL)
+    return converted(value, t.VARCHAR) if plain else value
 
 
 def _call(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -156,7 +175,10 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     scalar = scalar_of(written) if written is not None else find(name)
     if scalar is None:
         raise _unknown_function(node)
-    found = call_of(scalar, name, [typed(argument) for argument in node.expressions])
+    arguments = [typed(argument) for argument in node.expressions]
+    if scalar.name == "CONCAT" and any(each.type.base is BaseType.VARCHAR for each in arguments):
+        arguments = list(map(as_text, arguments))
+    found = call_of(scalar, name, arguments)
     if written is not None:
         found.expression.meta.update(node.meta)  # so that `function_at` finds it when this is elaborated again
     made = found.expression

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from strandline.jobs.functions.render import OF_ARRAY
 from strandline.jobs.functions.scalars.contract import common
-from strandline.jobs.functions.scalars.higher_order import FORMS
+from strandline.jobs.functions.scalars.higher_order import FORMS, OF_ARRAY
 from strandline.jobs.functions.scalars.maps import pairs_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
@@ -19,7 +18,7 @@ from strandline.jobs.query.expressions.casts import converted, entries, widened
 from strandline.jobs.query.expressions.coercion import shared_type
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import identifier
+from strandline.jobs.sql.trees import call, identifier
 
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:
@@ -94,6 +93,8 @@ def _row(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def _map(node: exp.Anonymous, typed: Infer) -> Typed:
+    if len(node.expressions) == 2 and not any(isinstance(each, exp.PropertyEQ) for each in node.expressions):
+        return typed(call("AS_MAP", *node.expressions))  # MAP(keys, values), as in DuckDB
     members = _pairs(node, "MAP(key := value, …)")
     keys = [typed(_key(key)) for key, _ in members]
     values = [typed(value) for _, value in members]
@@ -317,4 +318,6 @@ class _Call:
                 f"the function of {self.name} takes {number} variable{'s' if number > 1 else ''}: {sql_of(function)}",
                 hint=FORMS[self.name],
             )
+        if any("." in each for each in names):
+            raise InvalidQuery(f"a variable has no dot in its name: {sql_of(function)}")  # columns of inputs have one
         return names

@@ -20,8 +20,9 @@ from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from strandline.jobs.query.expressions.casts import converted, field, json_of, widened
 from strandline.jobs.query.expressions.durations import DIFFERENCES, unit_of
+from strandline.jobs.query.expressions.other_dialects import IN_OTHER_FORMS, OTHER_DIALECTS
 from strandline.jobs.query.expressions.scope import Infer, Typed
-from strandline.jobs.query.expressions.times import PLAIN_TIMES, POSTGRES_TIMES, extracted, truncated
+from strandline.jobs.query.expressions.times import PLAIN_TIMES, POSTGRES_TIMES, extracted, lengths_between, truncated
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.intervals import interval_of
 from strandline.jobs.sql.trees import call, identifier, is_not_null
@@ -41,6 +42,9 @@ def _unit_of(node: exp.Expr) -> int | None:
 
 def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed]:
     def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        lengths = lengths_between(node, typed) if node.name == "DATESUB" else None
+        if lengths is not None:
+            return lengths
         if len(node.expressions) != 3:
             raise TypeMismatch(f"{node.name} takes 3 arguments: {node.name}(DAYS, number, value)")
         unit, number, value = node.expressions
@@ -208,6 +212,9 @@ def _zero_if_null(node: exp.Anonymous, typed: Infer) -> Typed:
 
 def _decoded(node: exp.Anonymous, typed: Infer) -> Typed:
     """DECODE(a, 1, 'x', 2, 'y', 'z'): 'x' where a is 1, …, else 'z'; here NULL is equal to NULL."""
+    other = IN_OTHER_FORMS["DECODE"](node, typed)
+    if other is not None:
+        return other
     first, *rest = node.expressions or [None]
     if first is None or len(rest) < 2:
         raise TypeMismatch("DECODE takes 3 arguments or more: DECODE(value, search, result, …, default)")
@@ -364,6 +371,7 @@ UNLESS_PLAIN: Mapping[str, Callable[[exp.Anonymous, Infer], Typed | None]] = {
     "ARRAY_REMOVE": _among_maps,
     "ARRAY_CONTAINS": _among_maps,
     "ARRAY_LENGTH": _first_dimension,
+    **{name: rewrite for name, rewrite in IN_OTHER_FORMS.items() if name != "DECODE"},
 }
 """Functions of which some calls are elaborated otherwise, by the types of the arguments; None: not this call."""
 
@@ -399,5 +407,9 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     **DIFFERENCES,
     **JSON_STEPS,
     **POSTGRES_TIMES,
+    **OTHER_DIALECTS,
 }
 """The rewrite of each function, by name: it takes the call and elaborates it."""
+
+CALLED: frozenset[str] = frozenset(REWRITES) - frozenset(JSON_STEPS) - {"TIMEZONE"}
+"""Those that users call by name: the others are what the parser makes of operators."""

@@ -59,6 +59,8 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     value = typed(node.expressions[1])
     if not part:
         return converted(Typed(exp.Null(), t.NULL), t.INT)
+    if part not in DATE_PARTS and part.removesuffix("S") in DATE_PARTS:
+        part = part.removesuffix("S")  # PostgreSQL's MILLISECONDS
     if part not in DATE_PARTS:
         raise InvalidQuery(f"EXTRACT has no part {part}", hint=f"one of {', '.join(DATE_PARTS)}")
     if value.type.base is BaseType.TIME:
@@ -177,6 +179,9 @@ def _with_length(sign: type[exp.Binary]) -> Callable[[exp.Anonymous, Infer], Typ
     """The rewrite of DATE_ADD(day, INTERVAL 3 DAY), DATE_ADD(day, 3) and their like to `+` and `-`."""
 
     def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        lengths = lengths_between(node, typed)
+        if lengths is not None:
+            return lengths
         if len(node.expressions) != 2:
             raise TypeMismatch(f"{node.name} takes 2 arguments, not {len(node.expressions)}")
         value, length = (exp.Paren(this=each.copy()) for each in node.expressions)
@@ -223,6 +228,8 @@ def _text(text: str) -> Typed:
 # TO_TIMESTAMP('2024-05', 'YYYY-MM')         PARSE_TIMESTAMP('2024-05', 'yyyy-MM')
 # TO_TIMESTAMP(1714521600)                   FROM_UNIXTIME(1714521600000)
 # TO_CHAR(at, 'YYYY-MM-DD HH24:MI')          FORMAT_TIMESTAMP(at, 'yyyy-MM-dd HH:mm')
+# STRFTIME(at, '%Y-%m-%d %H:%M')             the same, by C's letters, as DuckDB has it
+# STRPTIME('2024-05', '%Y-%m')               PARSE_TIMESTAMP('2024-05', 'yyyy-MM')
 #
 # There is one type of times here, an instant in UTC. Which way AT TIME ZONE goes follows from the expression that it
 # stands after: what another AT TIME ZONE gave, and a text without a zone, are what a clock shows; all else is an
@@ -260,6 +267,57 @@ def java_pattern(pattern: str) -> str:
     return _PART.sub(java, pattern)
 
 
+_OF_C = {
+    **{"Y": "yyyy", "y": "yy", "m": "MM", "-m": "M", "d": "dd", "-d": "d", "j": "DDD", "b": "MMM", "B": "MMMM"},
+    **{"H": "HH", "-H": "H", "I": "hh", "-I": "h", "M": "mm", "-M": "m", "S": "ss", "-S": "s", "p": "a"},
+    **{"g": "SSS", "f": "SSSSSS", "a": "EEE", "A": "EEEE", "z": "x", "%": "'%'"},
+    **{"F": "yyyy-MM-dd", "x": "yyyy-MM-dd", "T": "HH:mm:ss", "X": "HH:mm:ss", "D": "MM/dd/yy"},
+}
+"""{C's part of a pattern after %: Java's}."""
+_PART_OF_C = re.compile(r"%(-?.|$)|([^%]+)", re.DOTALL)
+
+
+def java_pattern_of_c(pattern: str) -> str:
+    """Translate the pattern of STRFTIME and STRPTIME to Java's.
+
+    Raises:
+        InvalidQuery: a part of it is not known.
+    """
+
+    def java(found: re.Match[str]) -> str:
+        if found[2] is not None:
+            return "'" + found[2].replace("'", "''") + "'"
+        known = _OF_C.get(found[1])
+        if known is None:
+            hint = f"known: {', '.join('%' + each for each in _OF_C)}"
+            raise InvalidQuery(f"'{found[0]}' in the pattern of a time is not known", hint=hint)
+        return known
+
+    # Two texts beside each other would be one with a quote inside.
+    return _PART_OF_C.sub(java, pattern).replace("'%''", "'%")
+
+
+def _of_c(node: exp.Anonymous, typed: Infer) -> Typed:
+    """STRFTIME(at, '%Y-%m-%d'), STRPTIME(text, '%Y-%m-%d')."""
+    given = list(node.expressions)
+    form = f"{node.name}({'at' if node.name == 'STRFTIME' else 'text'}, '%Y-%m-%d')"
+    pattern = constant_text(given[1]) if len(given) == 2 else None
+    if pattern is None:
+        raise InvalidQuery(f"{node.name} takes a value and a constant pattern", hint=form)
+    java: exp.Expr = exp.Literal.string(java_pattern_of_c(pattern)) if pattern else exp.Null()
+    if node.name != "STRFTIME":
+        return typed(call("PARSE_TIMESTAMP", given[0], java))
+    return _written(node.name, given[0], java, typed)
+
+
+def lengths_between(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """DATESUB('day', a, b) and DATE_SUB('day', a, b): whole days that have passed, as in DuckDB; None: another form."""
+    unit = node.expressions[0] if len(node.expressions) == 3 else None
+    if not isinstance(unit, exp.Literal) or not unit.is_string:
+        return None
+    return typed(call("TIMESTAMPDIFF", exp.column(unit.name), *node.expressions[1:]))
+
+
 def _parsed(function: str) -> Callable[[exp.Anonymous, Infer], Typed]:
     """The rewrite of TO_DATE, and of TO_TIMESTAMP of a text or of seconds."""
 
@@ -287,10 +345,15 @@ def _of_seconds(seconds: exp.Expr, typed: Infer) -> Typed:
 
 def _formatted(node: exp.Anonymous, typed: Infer) -> Typed:
     value, pattern = _two(node, "TO_CHAR(at, 'YYYY-MM-DD')")
+    return _written(node.name, value, pattern, typed)
+
+
+def _written(name: str, value: exp.Expr, pattern: exp.Expr, typed: Infer) -> Typed:
+    """A date or time as text, by Java's pattern."""
     base = typed(value).type.base
     functions = {BaseType.DATE: "FORMAT_DATE", BaseType.TIME: "FORMAT_TIME", BaseType.TIMESTAMP: "FORMAT_TIMESTAMP"}
     if base not in functions:
-        raise TypeMismatch(f"TO_CHAR takes a DATE, TIME or TIMESTAMP, not {base.value}", hint="CAST(… AS VARCHAR)")
+        raise TypeMismatch(f"{name} takes a DATE, TIME or TIMESTAMP, not {base.value}", hint="CAST(… AS VARCHAR)")
     return typed(call(functions[base], value, pattern))
 
 
@@ -335,6 +398,7 @@ POSTGRES_TIMES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "TO_TIMESTAMP": _parsed("PARSE_TIMESTAMP"),
     "TO_DATE": _parsed("PARSE_DATE"),
     "TO_CHAR": _formatted,
+    **dict.fromkeys(("STRFTIME", "STRPTIME", "TRY_STRPTIME"), _of_c),
     "TIMEZONE": _zoned,
 }
 """The rewrite of each function, by name."""

@@ -22,8 +22,6 @@ from starlette.responses import Response
 
 from strandline.jobs.catalog.renamed_text import shown_text
 from strandline.jobs.catalog.stored_names import stored_statement
-from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.functions.registry import SCALARS
 from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import NotSupported, UnknownName
 from strandline.jobs.model.relation import WINDOW_BOUNDS
@@ -31,6 +29,7 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.ksql_shape import PROPERTIES, KsqlRoute, ksql_failure, shown_name, shown_type
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of
+from strandline.jobs.session.language_functions import kinds
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Describe, Show, Statement
 from strandline.state_store.errors import StrandlineError
@@ -168,9 +167,9 @@ def _queries(catalog: Catalog, token: Token) -> dict[str, Any]:
 
 def _functions(catalog: Catalog, token: Token) -> dict[str, Any]:
     del token  # Names of functions are no data.
-    kinds = {**dict.fromkeys(SCALARS, "SCALAR"), **dict.fromkeys(FUNCTIONS, "AGGREGATE")}
-    kinds |= {f.name: "AGGREGATE" if f.aggregate else "SCALAR" for f in catalog.functions.values()}
-    found = [{"name": name, "type": kind, "category": ""} for name, kind in sorted(kinds.items())]
+    types = {name: kind.upper() for name, kind in kinds().items()}
+    types |= {f.name: "AGGREGATE" if f.aggregate else "SCALAR" for f in catalog.functions.values()}
+    found = [{"name": name, "type": kind, "category": ""} for name, kind in sorted(types.items())]
     return {"@type": "function_names", "functions": found}
 
 

@@ -44,7 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(outcome, flush=True)
     print("\n".join([*table(outcomes), "", *reasons(outcomes), "", closing(outcomes)]))
     if options.write_doc:
-        write_doc(outcomes, options.write_doc, f"python -m tests.outside.sqllogic DIR --every {options.every} --from {options.begin}")
+        write_doc(
+            outcomes,
+            options.write_doc,
+            f"python -m tests.outside.sqllogic DIR --every {options.every} --from {options.begin}",
+        )
     return int(any(each.result == "wrong" for each in outcomes))
 
 

@@ -21,6 +21,8 @@ Cells = list[str | None]
 HASH: Final = re.compile(r"\d+ values hashing to [0-9a-f]{32}")
 _PATTERN: Final = re.compile(r"<(!?)REGEX>:(.*)", re.DOTALL)
 _DAY_AND_TIME: Final = re.compile(r"(?<=\d\d\d\d-\d\d-\d\d) (?=\d\d:\d\d)")
+_UTC: Final = re.compile(r"(:\d\d(?:\.\d+)?)\+00(?::00)?\b")
+"""The zone of a time that stands inside of an array or struct."""
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _RELATIVE: Final = 1e-9
 # Files state floats of 32 bits with as many digits as those have.
@@ -235,6 +237,7 @@ def _lines_alike(ours: Sequence[str], theirs: Sequence[str]) -> bool:
 def _plain(text: str) -> str:
     """A text without quotes and white space, its numbers in one spelling."""
     text = re.sub(r"\b(t|f)\b", lambda found: {"t": "true", "f": "false"}[found[0]], text)
+    text = _UTC.sub(r"\1", text)
     text = _NUMBER.sub(lambda found: f"{float(found[0]):.9g}", text)
     return re.sub(r"""[\s'"]""", "", text).lower()
 

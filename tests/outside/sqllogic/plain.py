@@ -272,7 +272,10 @@ class Plain:
                 self._db.execute(f'DROP TABLE "{name}" CASCADE')
                 continue
             self._db.register("saved_rows", state[1][name])
-            self._db.execute(f'DELETE FROM "{name}"; INSERT INTO "{name}" SELECT * FROM saved_rows')
+            try:
+                self._db.execute(f'DELETE FROM "{name}"; INSERT INTO "{name}" SELECT * FROM saved_rows')
+            except duckdb.Error:  # the transaction made a table of other columns under that name
+                self._db.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM saved_rows')
             self._db.unregister("saved_rows")
 
     def _note_views(self, sql: str) -> None:

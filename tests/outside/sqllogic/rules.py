@@ -181,6 +181,9 @@ BY_WORDS: Final = tuple(
         ("ROUND takes halves up, as in ksqlDB", r"\bround\s*\("),
         ("REGR_… is NULL where x is the same in all rows", r"\bregr_(?:slope|intercept|r2)\s*\("),
         ("a variance is NaN while there is a value beyond 1e150", r"\b(?:regr|var|stddev|covar|corr)\w*\s*\(.*e\d{3}"),
+        ("a correlation is NULL where one side is the same in all rows, as in PostgreSQL", r"\bcorr\s*\("),
+        ("ARRAY_DISTINCT keeps NULL, as in ksqlDB", r"\barray_distinct\s*\("),
+        ("ORDER BY of a subquery orders nothing outside of it", r"\border\s+by\b[^()]*\).*\blimit\b"),
         ("0.0 and -0.0 are one value", r"-\s*0(?:\.0*)?\s*::"),
         ("a CAST of a fraction to an INT cuts it off", r"::\s*(?:small|big)?int\w*\s*\["),
     )

@@ -274,7 +274,8 @@ class _Block:
 
     def _refused(self, error: Exception) -> tuple[Result, str]:
         found = refusal_of(error)
-        if self._runner.script.name.endswith(".part") and "unknown stream, table or view" in found[1]:
+        elsewhere = ("unknown stream, table or view", "there is no lake yet")
+        if self._runner.script.name.endswith(".part") and any(each in found[1] for each in elsewhere):
             return "not asked", "reads what another file sets up"
         return found
 

@@ -30,7 +30,6 @@ _TYPES: Final[Mapping[str, str]] = {
     "float": "DOUBLE",
     "double": "DOUBLE",
     "varchar": "VARCHAR",
-    "enum": "VARCHAR",
     "uuid": "VARCHAR",
     "blob": "BYTES",
     "date": "DATE",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tests.support.function_cases import bytes, casts, collections, numbers, operators, text, times
+from tests.support.function_cases import bytes, casts, collections, dialects, numbers, operators, text, times
 from tests.support.function_cases.rows import COLUMNS, elaborated, table
 
 EXPECTED: dict[str, object] = {
@@ -16,5 +16,6 @@ EXPECTED: dict[str, object] = {
     **bytes.EXPECTED,
     **times.EXPECTED,
     **collections.EXPECTED,
+    **dialects.EXPECTED,
 }
 __all__ = ["COLUMNS", "EXPECTED", "elaborated", "table"]

@@ -6,6 +6,9 @@ from decimal import Decimal
 
 EXPECTED: dict[str, object] = {
     "MOD(-7, 4)": -3,
+    "BIT_COUNT(i)": 3,
+    "BIT_COUNT(-1)": 32,
+    "BIT_COUNT(CAST(-1 AS BIGINT))": 64,
     "ABS(-i) + ABS(d)": 9.5,
     "SIGN(-d)": -1,
     "SIGN(CAST('NaN' AS DOUBLE))": 0,

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 EXPECTED: dict[str, object] = {
+    "CONTAINS(s, 'World')": True,
+    "CONTAINS(s, '')": True,
+    "TRANSLATE('abcabc', 'aab', 'xyz')": "xzcxzc",
+    "TRANSLATE('😀é', '😀é', 'x')": "x",
+    "ASCII('é')": 233,
+    "ASCII('')": 0,
+    "OCTET_LENGTH(bytes)": 3,
     "REPEAT(s, CAST(NULL AS INT)) IS NULL AND REPEAT('ab', -1) = '' AND REPEAT('ab', 2) = 'abab'": True,
     "MD5('abc')": "900150983cd24fb0d6963f7d28e17f72",
     "SHA1('abc')": "a9993e364706816aba3e25717850c26c9cd0d89d",

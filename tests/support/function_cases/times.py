@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 EXPECTED: dict[str, object] = {
+    "EPOCH_US(at)": 1_706_708_700_500_000,
     # units in either order, and of other dialects
     "DATE_TRUNC(at, HOUR) = CAST('2024-01-31T13:00' AS TIMESTAMP)": True,
     "DATE_TRUNC(day, MONTH)": dt.date(2024, 1, 1),

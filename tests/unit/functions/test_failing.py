@@ -46,6 +46,10 @@ EXPRESSIONS: dict[str, Any] = {
     ),
     "CASE WHEN a / b > 1 THEN 1 WHEN b = 0 THEN 2 END": lambda a, b, s, d: b == 0 and a is not None,
     "COALESCE(a / b, 1)": lambda a, b, s, d: b == 0 and a is not None,
+    "REDUCE(ARRAY[1, b], a, (s, x) => s + x)": lambda a, b, s, d: (
+        a is not None and (a + 1 >= 2**31 or (b is not None and not -(2**31) <= a + 1 + b < 2**31))
+    ),
+    "REDUCE(ARRAY[b, 1], 1, (s, x) => COALESCE(s / x, 7))": lambda a, b, s, d: b == 0,
     "d + d": lambda a, b, s, d: d is not None and abs(2 * d) >= 10**36,
 }
 SMALLEST = {"a": -(2**31), "l": -(2**63)}

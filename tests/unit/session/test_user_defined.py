@@ -136,6 +136,21 @@ def test_a_function_of_the_language_is_described_by_its_kind(session: Interprete
     assert kinds == ["aggregate", "scalar"]
 
 
+def test_what_a_function_takes_is_described(session: Interpreter) -> None:
+    (repeat,) = session.run("DESCRIBE FUNCTION repeat;")
+    assert isinstance(repeat, Document)
+    assert repeat.data["forms"] == [{"takes": ["VARCHAR", "INT"], "gives": "VARCHAR"}]
+    (total,) = session.run("DESCRIBE FUNCTION sum;")
+    assert isinstance(total, Document)
+    assert {"takes": ["INT"], "gives": "BIGINT"} in total.data["forms"]
+    (listed,) = session.run("DESCRIBE FUNCTION list_first;")
+    assert isinstance(listed, Document)
+    assert "LIST_FIRST(a) is a[1]" in listed.text
+    (synonym,) = session.run("DESCRIBE FUNCTION listagg;")
+    assert isinstance(synonym, Document)
+    assert synonym.data["other_names"] == ["STRING_AGG"]
+
+
 def test_a_function_comes_back_from_the_files_of_the_catalog(session: Interpreter, lake: LakeLayout) -> None:
     say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
     found = Catalog(lake).functions["LONGEST"]

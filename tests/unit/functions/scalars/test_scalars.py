@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.functions.registry import SCALARS
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
-from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, SqlSyntaxError, TypeMismatch, UnknownName
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.rewrites import REWRITES
 from strandline.jobs.query.expressions.scope import Scope
@@ -97,7 +97,7 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("-s", TypeMismatch, "takes a number"),
         ("i AND flag", TypeMismatch, "conditions"),
         ("NOT i", TypeMismatch, "conditions"),
-        ("i || s", TypeMismatch, "no common type"),
+        ("bytes || s", TypeMismatch, "no common type"),
         ("i LIKE 'x'", TypeMismatch, "LIKE takes VARCHAR"),
         ("CASE WHEN flag THEN 1 ELSE 'x' END", TypeMismatch, "'x' is not a number"),
         ("CASE WHEN flag THEN i ELSE s END", TypeMismatch, "no common type"),
@@ -133,6 +133,14 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("UCAS(s)", UnknownName, "unknown function 'UCAS'"),
         ("nope", UnknownName, "unknown column 'nope'"),
         ("x.i", UnknownName, "'x'"),
+        ("TRANSFORM(tags, `a.b` => 1)", InvalidQuery, "no dot in its name"),
+        ("LIST_AGGREGATE(tags, 'entropy')", NotSupported, "is not supported"),
+        ("LIST_SUM(tags)", TypeMismatch, "takes an ARRAY of INT"),
+        ("LIST_DISTINCT(tags, 1)", TypeMismatch, "takes 1 argument, not 2"),
+        ("REGEXP_REPLACE(s, 'a', 'b', 'i')", NotSupported, "is not supported"),
+        ("STRFTIME(at, '%Q')", InvalidQuery, "'%Q' in the pattern"),
+        ("STRFTIME(at, s)", InvalidQuery, "constant pattern"),
+        ("tags[1:2:3]", SqlSyntaxError, "without a step"),
         ("RAND()", InvalidQuery, "another value each time"),
         ("NOW()", InvalidQuery, "another value each time"),
         ("UNIX_TIMESTAMP()", InvalidQuery, "time of the clock"),

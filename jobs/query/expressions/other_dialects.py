@@ -1,0 +1,362 @@
+"""Functions of other dialects, each defined by an expression of the language.
+
+    LIST_DISTINCT(a)      ARRAY_DISTINCT(FILTER(a, __x => __x IS NOT NULL))
+
+`DEFINED` is the list: head and body, both text, so that the reference shows what a name means. `a`, `b`, … in the body
+are the arguments. A name may have several heads, of different numbers of arguments. What depends on the types of the
+arguments is a rewrite of its own below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from sqlglot import exp
+
+from strandline.jobs.model.errors import NotSupported, TypeMismatch
+from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.scope import Infer, Typed
+from strandline.jobs.query.expressions.times import constant_text
+from strandline.jobs.sql.dialect import Strandline, fold, sql_of
+from strandline.jobs.sql.from_text import parse_rule
+from strandline.jobs.sql.trees import call
+
+_THERE: Final = "__x => __x IS NOT NULL"
+
+DEFINED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Arrays: LIST_… are DuckDB's names, most of ARRAY_… PostgreSQL's.
+        "LIST_EXTRACT(a, b)": "a[b]",
+        "LIST_ELEMENT(a, b)": "a[b]",
+        "ARRAY_EXTRACT(a, b)": "a[b]",
+        "ELEMENT_AT(a, b)": "a[b]",
+        "LIST_FIRST(a)": "a[1]",
+        "LIST_LAST(a)": "a[-1]",
+        "LIST_ANY_VALUE(a)": f"FILTER(a, {_THERE})[1]",
+        "LIST_COUNT(a)": f"ARRAY_LENGTH(FILTER(a, {_THERE}))",
+        "LIST_DISTINCT(a)": f"ARRAY_DISTINCT(FILTER(a, {_THERE}))",
+        "LIST_UNIQUE(a)": f"ARRAY_LENGTH(ARRAY_DISTINCT(FILTER(a, {_THERE})))",
+        "LIST_MIN(a)": "ARRAY_MIN(a)",
+        "LIST_MAX(a)": "ARRAY_MAX(a)",
+        "LIST_SORT(a)": "ARRAY_SORT(a)",
+        "LIST_SORT(a, b)": "ARRAY_SORT(a, b)",
+        "LIST_REVERSE_SORT(a)": "ARRAY_SORT(a, 'DESC')",
+        **{f"{name}(a, b)": "ARRAY_CONCAT(a, b)" for name in ("LIST_CONCAT", "LIST_CAT", "ARRAY_CAT")},
+        "LIST_CONCAT(a, b, c)": "ARRAY_CONCAT(ARRAY_CONCAT(a, b), c)",
+        **{f"{name}(a, b)": "ARRAY_CONCAT(a, ARRAY[b])" for name in ("LIST_APPEND", "ARRAY_APPEND")},
+        **{f"{name}(a, b)": "ARRAY_CONCAT(ARRAY[a], b)" for name in ("LIST_PREPEND", "ARRAY_PREPEND")},
+        **{
+            f"{name}(a, b)": f"ARRAY_LENGTH(ARRAY_INTERSECT(FILTER(a, {_THERE}), b)) > 0"
+            for name in ("LIST_HAS_ANY", "ARRAY_HAS_ANY", "ARRAYS_OVERLAP")
+        },
+        **{
+            f"{name}(a, b)": f"ARRAY_LENGTH(ARRAY_EXCEPT(FILTER(b, {_THERE}), a)) = 0"
+            for name in ("LIST_HAS_ALL", "ARRAY_HAS_ALL")
+        },
+        "LIST_INTERSECT(a, b)": f"ARRAY_INTERSECT(FILTER(a, {_THERE}), b)",
+        **{
+            f"{name}(a, b)": "TRANSFORM(a, b)"
+            for name in ("LIST_TRANSFORM", "LIST_APPLY", "ARRAY_TRANSFORM", "ARRAY_APPLY")
+        },
+        **{f"{name}(a, b)": "FILTER(a, b)" for name in ("LIST_FILTER", "ARRAY_FILTER")},
+        "AGGREGATE(a, b, c)": "REDUCE(a, b, c)",
+        "SEQUENCE(a, b)": "GENERATE_SERIES(a, b)",
+        "SEQUENCE(a, b, c)": "GENERATE_SERIES(a, b, c)",
+        "SIZE(a)": "CARDINALITY(a)",
+        "LIST_REDUCE(a, b)": "REDUCE(ARRAY_SLICE(a, 2, -1), a[1], b)",
+        "LIST_REDUCE(a, b, c)": "CASE WHEN a IS NOT NULL THEN REDUCE(a, c, b) END",
+        "ARRAY_TO_STRING(a, b)": f"CASE WHEN b IS NOT NULL THEN ARRAY_JOIN(FILTER(a, {_THERE}), b) END",
+        "ARRAY_TO_STRING(a, b, c)": "CASE WHEN b IS NOT NULL THEN"
+        " ARRAY_JOIN(FILTER(TRANSFORM(a, __x => COALESCE(CAST(__x AS VARCHAR), c)), __x => __x IS NOT NULL), b) END",
+        "STRING_TO_ARRAY(a, b)": "CASE WHEN a = '' THEN FILTER(ARRAY[a], __x => FALSE)"
+        " WHEN b = '' THEN ARRAY[a] ELSE SPLIT(a, b) END",
+        # Maps and structs.
+        "MAP_ENTRIES(a)": "TRANSFORM(ENTRIES(a), __x => STRUCT(key := __x->k, value := __x->v))",
+        **{
+            f"{name}(a, b)": "CASE WHEN a IS NOT NULL THEN ARRAY_CONTAINS(MAP_KEYS(a), b) END"
+            for name in ("MAP_CONTAINS", "MAP_CONTAINS_KEY")
+        },
+        "MAP_CONCAT(a, b)": "MAP_UNION(a, b)",
+        "MAP_EXTRACT_VALUE(a, b)": "a[b]",
+        "MAP_FROM_ARRAYS(a, b)": "AS_MAP(a, b)",
+        "STRUCT_EXTRACT(a, b)": "DEREFERENCE(a, b)",
+        # Numbers.
+        "LOG10(a)": "LOG(10, a)",
+        "LOG2(a)": "LOG(2, a)",
+        "ISNAN(a)": "CAST(a AS DOUBLE) = CAST('NaN' AS DOUBLE)",
+        "ISINF(a)": "ABS(CAST(a AS DOUBLE)) = CAST('Infinity' AS DOUBLE)",
+        "ISFINITE(a)": "ABS(CAST(a AS DOUBLE)) < CAST('Infinity' AS DOUBLE)",
+        "FDIV(a, b)": "CAST(a AS DOUBLE) / CAST(b AS DOUBLE)",
+        "IIF(a, b, c)": "IF(a, b, c)",
+        # Texts.
+        "BIT_LENGTH(a)": "OCTET_LENGTH(a) * 8",
+        "STRLEN(a)": "OCTET_LENGTH(a)",
+        **{f"{name}(a)": "CASE WHEN a = '' THEN -1 ELSE ASCII(a) END" for name in ("UNICODE", "ORD")},
+        "LOCATE(a, b)": "INSTR(b, a)",
+        "LOCATE(a, b, c)": "INSTR(b, a, c)",
+        "OVERLAY(a, b, c)": "LEFT(a, c - 1) || b || SUBSTRING(a, c + LENGTH(b))",
+        "OVERLAY(a, b, c, d)": "LEFT(a, c - 1) || b || SUBSTRING(a, c + d)",
+        "REGEXP_COUNT(a, b)": "ARRAY_LENGTH(REGEXP_EXTRACT_ALL(b, a))",
+        **{f"{name}(a, b)": "REGEXP_SPLIT_TO_ARRAY(a, b)" for name in ("STRING_SPLIT_REGEX", "STR_SPLIT_REGEX")},
+        # Bytes.
+        **{f"{name}(a)": "FROM_BYTES(a, 'base64')" for name in ("BASE64", "TO_BASE64")},
+        "FROM_BASE64(a)": "TO_BYTES(a, 'base64')",
+        **{f"{name}(a)": "TO_BYTES(a, 'hex')" for name in ("UNHEX", "FROM_HEX")},
+        "CONVERT_FROM(a, b)": "FROM_BYTES(a, b)",
+        "CONVERT_TO(a, b)": "TO_BYTES(a, b)",
+        # Dates and times.
+        "MAKE_DATE(a, b, c)": "CAST(CASE WHEN a BETWEEN 1 AND 9999 AND b BETWEEN 1 AND 12 AND c BETWEEN 1 AND 31 THEN"
+        " LPAD(CAST(a AS VARCHAR), 4, '0') || '-' || LPAD(CAST(b AS VARCHAR), 2, '0') || '-'"
+        " || LPAD(CAST(c AS VARCHAR), 2, '0') ELSE CAST(a AS VARCHAR) || '-' || CAST(b AS VARCHAR) || '-'"
+        " || CAST(c AS VARCHAR) || ' is no date' END AS DATE)",
+        "EPOCH(a)": "CAST(EPOCH_US(CAST(a AS TIMESTAMP)) AS DOUBLE) / 1e6",
+        "DAYNAME(a)": "FORMAT_DATE(CAST(a AS DATE), 'EEEE')",
+        "MONTHNAME(a)": "FORMAT_DATE(CAST(a AS DATE), 'MMMM')",
+        "YEARWEEK(a)": "EXTRACT(ISOYEAR FROM a) * 100 + EXTRACT(WEEK FROM a)",
+        **{
+            f"{part}(a)": f"EXTRACT({part} FROM a)"
+            for part in ("ISODOW", "ISOYEAR", "DECADE", "CENTURY", "MILLENNIUM", "MILLISECOND", "MICROSECOND")
+        },
+    }
+)
+"""{a call of the function: what it means}."""
+
+_HEAD: Final = re.compile(r"(\w+)\((.*)\)")
+
+
+@cache
+def _bodies(name: str) -> Mapping[int, tuple[tuple[str, ...], exp.Expr]]:
+    """What a function means, by the number of its arguments: their names, and the tree."""
+    found: dict[int, tuple[tuple[str, ...], exp.Expr]] = {}
+    for head, body in DEFINED.items():
+        matched = _HEAD.fullmatch(head)
+        assert matched is not None
+        if matched[1] == name:
+            names = tuple(matched[2].split(", "))
+            found[len(names)] = names, _tree(body)
+    return found
+
+
+def _tree(text: str) -> exp.Expr:
+    """The tree of an expression of the language, without the places where it was written."""
+    tree = fold(parse_rule(text, Strandline.Parser._parse_disjunction))  # noqa: SLF001 - the rule of one expression
+    for node in tree.walk():
+        node.meta.clear()
+    return tree
+
+
+def _defined(node: exp.Anonymous, typed: Infer) -> Typed:
+    bodies = _bodies(node.name)
+    if len(node.expressions) not in bodies:
+        wanted = " or ".join(map(str, sorted(bodies)))
+        raise TypeMismatch(
+            f"{node.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(node.expressions)}"
+        )
+    names, body = bodies[len(node.expressions)]
+    return typed(_over(body, dict(zip(names, node.expressions, strict=True))))
+
+
+def _by(body: str, node: exp.Anonymous, typed: Infer) -> Typed:
+    """The expression `body` over the arguments `a`, `b`, … of a call."""
+    return typed(_over(_tree(body), dict(zip("abcd", node.expressions, strict=False))))
+
+
+def _over(body: exp.Expr, given: Mapping[str, exp.Expr]) -> exp.Expr:
+    """A tree with these arguments in the place of their names."""
+
+    def argument(inner: exp.Expr) -> exp.Expr:
+        if not isinstance(inner, exp.Column) or inner.name not in given:
+            return inner
+        return _closed(given[inner.name].copy())
+
+    return _closed(body.copy().transform(argument))
+
+
+def _closed(node: exp.Expr) -> exp.Expr:
+    """An expression as it may stand beside any operator."""
+    return node if isinstance(node, _CLOSED) else exp.Paren(this=node)
+
+
+_CLOSED: Final = (
+    *(exp.Column, exp.Literal, exp.Anonymous, exp.Lambda, exp.Null, exp.Boolean, exp.Paren, exp.Array, exp.Bracket),
+    *(exp.Case, exp.Cast, exp.TryCast, exp.PropertyEQ),
+)
+"""What needs no brackets, whatever stands beside it."""
+
+
+# What depends on the types of the arguments.
+
+
+def _sum_of_items(node: exp.Anonymous, typed: Infer) -> Typed:
+    """LIST_SUM(a): of the items that are not NULL; NULL where there are none. A sum of INTs is a BIGINT, as SUM's."""
+    items = _array(node, typed)
+    zero = {
+        BaseType.INT: "CAST(0 AS BIGINT)",
+        BaseType.BIGINT: "CAST(0 AS BIGINT)",
+        BaseType.DOUBLE: "0e0",
+        BaseType.NULL: "CAST(0 AS BIGINT)",
+    }.get(items.type.args[0].base)
+    if zero is None:
+        raise TypeMismatch(f"{node.name} takes an ARRAY of INT, BIGINT or DOUBLE, not {items.type}")
+    there = f"FILTER(a, {_THERE})"
+    return _by(
+        f"CASE WHEN ARRAY_LENGTH({there}) > 0 THEN REDUCE({there}, {zero}, (__s, __x) => __s + __x) END",
+        node,
+        typed,
+    )
+
+
+def _mean_of_items(node: exp.Anonymous, typed: Infer) -> Typed:
+    """LIST_AVG(a): a DOUBLE; NULL where all items are."""
+    _array(node, typed)
+    return _by("CAST(LIST_SUM(a) AS DOUBLE) / LIST_COUNT(a)", node, typed)
+
+
+_OF_ITEMS: Final = {
+    "sum": "LIST_SUM(a)",
+    "avg": "LIST_AVG(a)",
+    "mean": "LIST_AVG(a)",
+    "min": "LIST_MIN(a)",
+    "max": "LIST_MAX(a)",
+    "count": "LIST_COUNT(a)",
+    "first": "LIST_FIRST(a)",
+    "last": "LIST_LAST(a)",
+    "any_value": "LIST_ANY_VALUE(a)",
+}
+
+
+def _aggregate_of_items(node: exp.Anonymous, typed: Infer) -> Typed:
+    """LIST_AGGREGATE(a, 'sum'): LIST_SUM(a); likewise avg, min, max, count, first, last and any_value."""
+    named = constant_text(node.expressions[1]) if len(node.expressions) == 2 else None
+    body = _OF_ITEMS.get((named or "").lower())
+    if body is None:
+        raise NotSupported(
+            f"{sql_of(node)} is not supported", hint=f"LIST_AGGREGATE(a, 'sum'), or one of {', '.join(_OF_ITEMS)}"
+        )
+    return _by(body, exp.Anonymous(this=node.name, expressions=node.expressions[:1]), typed)
+
+
+def _array(node: exp.Anonymous, typed: Infer) -> Typed:
+    if len(node.expressions) != 1:
+        raise TypeMismatch(f"{node.name} takes 1 argument, not {len(node.expressions)}")
+    items = typed(node.expressions[0])
+    if items.type.base is not BaseType.ARRAY:
+        raise TypeMismatch(f"argument 1 of {node.name} must be an ARRAY, not {items.type}")
+    return items
+
+
+def _of_entries(node: exp.Anonymous, typed: Infer) -> Typed:
+    """MAP_FROM_ENTRIES(a): of an array of STRUCTs of a key and a value, whatever their names."""
+    items = _array(node, typed)
+    fields = [name for name, _ in items.type.args[0].fields]
+    if len(fields) != 2:
+        raise TypeMismatch(f"{node.name} takes an ARRAY of STRUCTs of a key and a value, not {items.type}")
+    key, value = (exp.to_identifier(each).sql(dialect=Strandline) for each in fields)
+    return _by(f"AS_MAP(TRANSFORM(a, __x => __x->{key}), TRANSFORM(a, __x => __x->{value}))", node, typed)
+
+
+def _struct_pack(node: exp.Anonymous, typed: Infer) -> Typed:
+    """STRUCT_PACK(a := 1): STRUCT(a := 1)."""
+    return typed(exp.Anonymous(this="STRUCT", expressions=[each.copy() for each in node.expressions]))
+
+
+def _hexadecimal(node: exp.Anonymous, typed: Infer) -> Typed:
+    """HEX(a): the hexadecimal digits of BYTES, of a VARCHAR those of its UTF-8."""
+    if len(node.expressions) != 1:
+        raise TypeMismatch(f"HEX takes 1 argument, not {len(node.expressions)}")
+    base = typed(node.expressions[0]).type.base
+    if base not in (BaseType.BYTES, BaseType.VARCHAR, BaseType.NULL):
+        raise TypeMismatch(f"HEX takes BYTES or a VARCHAR, not {base.value}")
+    return _by(
+        "FROM_BYTES(a, 'hex')" if base is BaseType.BYTES else "FROM_BYTES(TO_BYTES(a, 'utf8'), 'hex')", node, typed
+    )
+
+
+def _full_match(node: exp.Anonymous, typed: Infer) -> Typed:
+    """REGEXP_FULL_MATCH(text, pattern): the pattern matches the whole text."""
+    if len(node.expressions) != 2:
+        raise TypeMismatch(f"REGEXP_FULL_MATCH takes 2 arguments, not {len(node.expressions)}")
+    text, pattern = node.expressions
+    known = constant_text(pattern)
+    if known is not None and not isinstance(pattern, exp.Null):
+        return typed(call("REGEXP_LIKE", text, exp.Literal.string(rf"^(?:{known})\z")))
+    return _by(r"REGEXP_LIKE(a, '^(?:' || b || ')\z')", node, typed)
+
+
+def _in_milliseconds(node: exp.Anonymous, typed: Infer) -> Typed:
+    """EPOCH_MS(at): milliseconds since 1970; of a number of them the TIMESTAMP, as in DuckDB."""
+    if len(node.expressions) != 1:
+        raise TypeMismatch(f"EPOCH_MS takes 1 argument, not {len(node.expressions)}")
+    whole = typed(node.expressions[0]).type.base in (BaseType.INT, BaseType.BIGINT)
+    return _by("FROM_UNIXTIME(a)" if whole else "UNIX_TIMESTAMP(CAST(a AS TIMESTAMP))", node, typed)
+
+
+BY_TYPE: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
+    **dict.fromkeys(("LIST_SUM", "ARRAY_SUM"), _sum_of_items),
+    **dict.fromkeys(("LIST_AVG", "ARRAY_AVG"), _mean_of_items),
+    **dict.fromkeys(("LIST_AGGREGATE", "LIST_AGGR", "ARRAY_AGGREGATE"), _aggregate_of_items),
+    "MAP_FROM_ENTRIES": _of_entries,
+    "STRUCT_PACK": _struct_pack,
+    "HEX": _hexadecimal,
+    "REGEXP_FULL_MATCH": _full_match,
+    "EPOCH_MS": _in_milliseconds,
+}
+"""The rewrite of each function whose meaning depends on the types, by name."""
+
+
+# Calls of functions of ours in another dialect's form; None: it is ours.
+
+
+def _encoded(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """ENCODE(bytes, 'hex'), as PostgreSQL has it, and ENCODE(text), DuckDB's: the bytes of a text."""
+    match len(node.expressions):
+        case 1:
+            return _by("TO_BYTES(a, 'utf8')", node, typed)
+        case 2:
+            text = (constant_text(node.expressions[1]) or "").lower()
+            body = "LCASE(FROM_BYTES(a, b))" if text == "hex" else "FROM_BYTES(a, b)"
+            return _by(body, node, typed)
+    return None
+
+
+def _decoded(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """DECODE(text, 'hex'), as PostgreSQL has it, and DECODE(bytes), DuckDB's: the text of bytes."""
+    match len(node.expressions):
+        case 1:
+            return _by("FROM_BYTES(a, 'utf8')", node, typed)
+        case 2:
+            return _by("TO_BYTES(a, b)", node, typed)
+    return None
+
+
+def _with_flags(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """REGEXP_REPLACE(text, pattern, new, 'g'): every match, which is what is meant without it too."""
+    if len(node.expressions) != 4:
+        return None
+    text, pattern, new, flags = node.expressions
+    named, known = constant_text(flags), constant_text(pattern)
+    if named is None or "g" not in named or set(named) - set("gi") or ("i" in named and known is None):
+        raise NotSupported(
+            f"{sql_of(node)} is not supported",
+            hint="REGEXP_REPLACE replaces every match, as its flag 'g' says; '(?i)…' is a pattern in any case",
+        )
+    wanted = exp.Literal.string(f"(?i){known}") if "i" in named else pattern
+    return typed(call("REGEXP_REPLACE", text, wanted, new))
+
+
+IN_OTHER_FORMS: Mapping[str, Callable[[exp.Anonymous, Infer], Typed | None]] = {
+    "ENCODE": _encoded,
+    "DECODE": _decoded,
+    "REGEXP_REPLACE": _with_flags,
+}
+"""Functions of ours, by name, of which other dialects have other forms."""
+
+OTHER_DIALECTS: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
+    **{head.partition("(")[0]: _defined for head in DEFINED},
+    **BY_TYPE,
+}
+"""The rewrite of each function, by name."""
