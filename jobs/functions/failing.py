@@ -40,7 +40,7 @@ _NARROWED = frozenset(
 _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
 _STEP_BY_STEP = "REDUCE"
 # Conversions that are a function: NULL of a value is a text that they cannot read.
-_READING = frozenset({"TEXT_TIME"})
+_READING = frozenset({"TEXT_TIME", "TEXT_BYTES"})
 _FIRST_OF = frozenset({"COALESCE", "IFNULL"})
 _CHOICE = "IF"
 _SINGLE = "SINGLE_VALUE"
@@ -48,7 +48,9 @@ _SINGLE = "SINGLE_VALUE"
 _OF_WIDE = frozenset({"OPPOSITE", "MAGNITUDE"})
 WIDE = "wide"
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
-_ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "CUT_OF_DOUBLE", "DIGITS", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
+_ON_THE_WAY = frozenset(
+    {"WHOLE_TEXT", "FRACTION_TEXT", "CUT", "CUT_OF_DOUBLE", "DIGITS", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"}
+)
 
 
 _MOST_NODES = 400

@@ -11,12 +11,15 @@ from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.sql.dialect import FILTERING, position_of, sql_of
-from strandline.jobs.sql.trees import call, conjuncts, identifier
+from strandline.jobs.sql.trees import by_every, call, conjuncts, identifier
 
 # ORDER BY with LIMIT, and DISTINCT ON, as conditions on a row's number.
 #
 #     SELECT a FROM t ORDER BY b DESC LIMIT 3 OFFSET 1
 #     SELECT a FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY b DESC) BETWEEN 2 AND 4
+#
+#     SELECT a FROM t ORDER BY b FETCH FIRST 3 ROWS WITH TIES
+#     SELECT a FROM t QUALIFY RANK() OVER (ORDER BY b) <= 3
 #
 #     SELECT DISTINCT ON (k) k, a FROM t ORDER BY k, b
 #     SELECT k, a FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY k, b) = 1
@@ -31,6 +34,13 @@ _CLAUSES = ("order", "limit", "offset")
 def has_first_rows(query: exp.Query) -> bool:
     """True if a query selects its first rows, by LIMIT, OFFSET or DISTINCT ON; ORDER BY alone selects nothing."""
     return any(query.args.get(clause) is not None for clause in ("limit", "offset")) or _on(query) is not None
+
+
+def takes_ties(query: exp.Expr) -> bool:
+    """True for FETCH FIRST n ROWS WITH TIES: those that are equal to the last row are taken too."""
+    limit = query.args.get("limit")
+    options = limit.args.get("limit_options") if isinstance(limit, exp.Limit) else None
+    return options is not None and bool(options.args.get("with_ties"))
 
 
 def first_rows(query: exp.Query) -> exp.Query:
@@ -49,14 +59,19 @@ def first_rows(query: exp.Query) -> exp.Query:
     numbered = isinstance(made, exp.Select) and not made.find(exp.Window) and made.args.get("distinct") is None
     target = made if isinstance(made, exp.Select) and numbered else _around(made)
     items = target.expressions if numbered else []
-    ordered = [_ordered(item, items) for item in (order.expressions if order is not None else ())]
+    ordered = _in_order(order, items)
     skipped = _count(offset) if offset is not None else 0
-    number = _row_number([], ordered)
+    number = _numbered("ROW_NUMBER", [], ordered)
     terms: list[exp.Expression] = []
     if skipped:
         terms.append(exp.GT(this=number, expression=exp.Literal.number(skipped)))
     if limit is not None:
-        terms.append(exp.LTE(this=number.copy(), expression=exp.Literal.number(skipped + _count(limit))))
+        ranked = number
+        if takes_ties(query):
+            if not ordered:
+                raise InvalidQuery("WITH TIES needs ORDER BY: it says which rows are equal").placed(*position_of(limit))
+            ranked = _numbered("RANK", [], ordered)
+        terms.append(exp.LTE(this=ranked.copy(), expression=exp.Literal.number(skipped + _count(limit))))
     return _qualified(target, terms)
 
 
@@ -67,13 +82,13 @@ def _first_of_each(select: exp.Query, on: exp.Expr) -> exp.Query:
         select.set(clause, None)
     items = select.expressions
     groups = [_meant(item, items) for item in on.expressions]
-    ordered = [_ordered(item, items) for item in (order.expressions if order is not None else ())]
+    ordered = _in_order(order, items)
     for node in (*groups, *(item.this for item in ordered)):
         if node.find(exp.Query) is not None:
             line, column = position_of(on)
             hint = "compute it in a subquery in FROM"
             raise NotSupported("DISTINCT ON by a subquery is not supported", line=line, column=column, hint=hint)
-    first = exp.LTE(this=_row_number(groups, ordered), expression=exp.Literal.number(1))
+    first = exp.LTE(this=_numbered("ROW_NUMBER", groups, ordered), expression=exp.Literal.number(1))
     made = _qualified(select, [first])
     if rest["limit"] is None and rest["offset"] is None:
         return made
@@ -105,15 +120,22 @@ def _qualified(query: exp.Query, terms: list[exp.Expression]) -> exp.Query:
     return query
 
 
-def _row_number(groups: list[exp.Expr], ordered: list[exp.Expr]) -> exp.Window:
-    order = exp.Order(expressions=ordered) if ordered else None
-    return exp.Window(this=call("ROW_NUMBER"), partition_by=groups, order=order, over="OVER")
+def _numbered(function: str, groups: list[exp.Expr], ordered: list[exp.Expr]) -> exp.Window:
+    order = exp.Order(expressions=[each.copy() for each in ordered]) if ordered else None
+    return exp.Window(this=call(function), partition_by=groups, order=order, over="OVER")
 
 
-def _ordered(item: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
-    made = item.copy()
-    made.set("this", _meant(item.this, items))
-    return made
+def _in_order(order: exp.Expr | None, items: list[exp.Expr]) -> list[exp.Expr]:
+    """The items of ORDER BY over those of the SELECT list."""
+    found = []
+    for item in by_every(order.expressions if order is not None else (), len(items)):
+        made = item.copy()
+        made.set("this", _meant(item.this, items))
+        found.append(made)
+    if order is not None and (not found or any(isinstance(each.this, exp.Star) for each in found)):
+        hint = "name the columns"
+        raise NotSupported("ORDER BY ALL of a * that says which rows there are", hint=hint).placed(*position_of(order))
+    return found
 
 
 def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:

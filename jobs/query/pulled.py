@@ -22,7 +22,7 @@ from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, Outer
 from strandline.jobs.query.logical import From, NestedFound, OrderItem, Query, outputs_of
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
-from strandline.jobs.sql.trees import conjuncts, row_values
+from strandline.jobs.sql.trees import by_every, conjuncts, row_values
 from strandline.jobs.sql.types_text import data_type
 
 # Subqueries in the expressions of a pull query: they stay where they stand, as functions of the row around them.
@@ -194,7 +194,7 @@ def read_order(
         SqlError: an item is not valid, or with DISTINCT not selected; with its position.
     """
     names, every, order = [output.name for output in outputs], list(outputs), []
-    for item in items:
+    for item in by_every(items, len(names)):
         found = shown_item(item, names)
         if found is None:
             value = typed(item.this)
@@ -217,7 +217,7 @@ def set_order(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:
     """
     names = [name for name, _ in outputs_of(query)]
     order = []
-    for item in order_items(tree):
+    for item in by_every(order_items(tree), len(names)):
         found = shown_item(item, names)
         if found is None:
             raise not_selected(item, names, tree.key.upper())

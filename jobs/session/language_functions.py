@@ -54,12 +54,12 @@ class Form:
 def kinds() -> Mapping[str, str]:
     """The kind of each function, by each of its names: `aggregate` or `scalar`."""
     scalars = dict.fromkeys((*SCALARS, *CALLED), "scalar")
-    return scalars | {name: "aggregate" for name in FUNCTIONS if " " not in name}
+    return scalars | {name.partition(" ")[0]: "aggregate" for name in FUNCTIONS}
 
 
 def describe(name: str) -> Document | None:
     """What DESCRIBE FUNCTION says of one of these functions; None: there is none of that name."""
-    kind = kinds().get(name) or ("aggregate" if canonical(name) in FUNCTIONS else None)
+    kind = kinds().get(name) or kinds().get(canonical(name))
     if kind is None:
         return None
     forms = list(_forms(name, kind))
@@ -89,6 +89,8 @@ def _other_names(name: str) -> list[str]:
 
 def _forms(name: str, kind: str) -> Iterator[Form]:
     """The calls that a function takes, of columns, without those whose arguments would be widened first."""
+    if kind == "aggregate" and canonical(name) not in FUNCTIONS:
+        return  # it takes its values in an order, which is no argument
     for number in range(_MOST_ARGUMENTS + 1):
         for columns in product(_COLUMNS, repeat=number):
             names, types = tuple(each for each, _ in columns), tuple(each for _, each in columns)

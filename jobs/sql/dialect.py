@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlSyntaxError
 from strandline.jobs.sql import intervals, time_clauses
-from strandline.jobs.sql.value_clauses import ValueClauses
+from strandline.jobs.sql.pivot_clauses import PivotClauses
 
 # A query inside an expression, and a value of the row around it, as nodes of the tree.
 #
@@ -188,7 +188,7 @@ FILTERING = ("SEMI", "ANTI")
 _ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
 
 
-class JoinClauses(ValueClauses):
+class JoinClauses(PivotClauses):
     """The rules; each moves the parser past the join, or raises where the text is wrong."""
 
     def _parse_join(
@@ -254,6 +254,7 @@ _PHRASES = (
     ">=",
     "<>",
     "!=",
+    "==",
     ":=",
     "->",
     "->>",
@@ -392,6 +393,8 @@ class Strandline(Dialect):
             ):
                 self._advance()
             table = super()._parse_table(*args, **kwargs)
+            if table is not None and self._is_pivot():
+                table = self._pivoted(table)
             if table is not None and self._match_text_seq("WITHIN"):
                 table.set("within", self._within())
             if table is not None and self._match_text_seq("WITH", "ORDINALITY"):
@@ -432,15 +435,15 @@ class Strandline(Dialect):
             return exp.Tuple(expressions=found)
 
         def _fetched(self) -> exp.Limit:
-            """FETCH FIRST n ROWS ONLY, the standard's LIMIT n; one row without n."""
+            """FETCH FIRST n ROWS ONLY, the standard's LIMIT n; one row without n. WITH TIES: and its equals."""
             self._match(TokenType.FETCH)
             count = self._parse_number() or exp.Literal.number(1)
             if not self._match_texts(("ROW", "ROWS")):
                 self.raise_error("expected ROWS after FETCH FIRST n")
             if self._match_text_seq("WITH", "TIES"):
-                raise self._refuse("WITH TIES is not supported yet", hint="FETCH FIRST n ROWS ONLY")
+                return exp.Limit(expression=count, limit_options=exp.LimitOptions(with_ties=True))
             if not self._match_text_seq("ONLY"):
-                self.raise_error("expected ONLY after FETCH FIRST n ROWS")
+                self.raise_error("expected ONLY or WITH TIES after FETCH FIRST n ROWS")
             return exp.Limit(expression=count)
 
         def _member(self, this: exp.Expression, member: exp.Expression | None) -> exp.Expression:
@@ -455,7 +458,7 @@ class Strandline(Dialect):
 
         def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
             # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
-            clause = self._match_texts(("EMIT", "WITHIN"), advance=False)
+            clause = self._match_texts(("EMIT", "WITHIN"), advance=False) or self._is_pivot()
             if clause or self._is_asof_join() or self._is_filtering_join():
                 return None
             if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
@@ -467,6 +470,16 @@ class Strandline(Dialect):
                 if levels is None:
                     self.raise_error("expected a number after MAX RECURSION LEVEL")
                 made.set("levels", levels)
+            return made
+
+        def _parse_order(self, this: exp.Expr | None = None, skip_order_token: bool = False) -> exp.Expr | None:
+            """ORDER BY …; ORDER BY ALL is by every column of the answer, from left to right."""
+            made = super()._parse_order(this, skip_order_token)
+            items = made.expressions if isinstance(made, exp.Order) else []
+            every = items[0].this if len(items) == 1 else None
+            named = every.this if isinstance(every, exp.Column) and not every.table else None
+            if named is not None and not named.args.get("quoted") and named.name.upper() == "ALL":
+                items[0].set("this", exp.var("ALL"))
             return made
 
         def _parse_query_modifiers(self, this: Any) -> Any:

@@ -477,7 +477,7 @@ class Grammar(ChangeClauses, FunctionClauses):
         query, emit = self._query()
         query.set("emit", None)
         limit = query.args.get("limit")
-        if limit is None:
+        if limit is None or limit.args.get("limit_options") is not None:
             return Select(query=query, emit=emit)
         count = limit.expression
         if not isinstance(count, exp.Literal) or not count.name.isdigit():

@@ -53,7 +53,9 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Order: ("this", "expressions"),
     exp.WithinGroup: _PAIR,
     exp.Ordered: ("this", "desc", "nulls_first"),
-    **dict.fromkeys((exp.Limit, exp.Offset), ("expression",)),
+    exp.Limit: ("expression", "limit_options"),
+    exp.LimitOptions: ("with_ties",),
+    exp.Offset: ("expression",),
 }
 """The nodes of queries: their clauses."""
 
@@ -109,7 +111,8 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Group, "totals"): "WITH TOTALS",
     (exp.In, "field"): "IN without brackets",
     (exp.In, "unnest"): "IN UNNEST",
-    (exp.Limit, "limit_options"): "WITH TIES",
+    (exp.LimitOptions, "percent"): "LIMIT … PERCENT",
+    (exp.LimitOptions, "rows"): "LIMIT … ROWS",
     (exp.Ordered, "with_fill"): "WITH FILL",
     (exp.Select, "hint"): "a hint",
     (exp.Select, "kind"): "SELECT AS STRUCT or AS VALUE",

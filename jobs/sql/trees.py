@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -27,6 +27,18 @@ def row_values(node: exp.Expr) -> list[exp.Expr]:
     while isinstance(inner, exp.Paren):
         inner = inner.this
     return list(inner.expressions) if isinstance(inner, exp.Tuple) else [node]
+
+
+def by_every(items: Sequence[exp.Expr], columns: int) -> list[exp.Expr]:
+    """The items of an ORDER BY; of ORDER BY ALL the places of so many columns."""
+    if len(items) != 1 or not isinstance(items[0].this, exp.Var):
+        return list(items)
+    made = []
+    for place in range(1, columns + 1):
+        item = items[0].copy()
+        item.set("this", exp.Literal.number(place))
+        made.append(item)
+    return made
 
 
 def is_not_null(value: exp.Expression) -> exp.Not:

@@ -204,8 +204,9 @@ def _unescaped(found: re.Match[str]) -> str:
 
 TYPE_SYNONYMS: dict[str, exp.DType] = {
     **dict.fromkeys(("TEXT", "CHAR", "BPCHAR"), exp.DType.VARCHAR),
-    **dict.fromkeys(("TINYINT", "SMALLINT", "INT2", "INT4"), exp.DType.INT),
-    "INT8": exp.DType.BIGINT,
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT2", "INT4", "UTINYINT", "USMALLINT"), exp.DType.INT),
+    **dict.fromkeys(("INT8", "UINTEGER"), exp.DType.BIGINT),
+    **dict.fromkeys(("UBIGINT", "HUGEINT"), exp.DType.DECIMAL),
     **dict.fromkeys(("FLOAT", "REAL", "FLOAT4", "FLOAT8"), exp.DType.DOUBLE),
     **dict.fromkeys(("NUMERIC", "DEC"), exp.DType.DECIMAL),
     "BOOL": exp.DType.BOOLEAN,
@@ -213,6 +214,8 @@ TYPE_SYNONYMS: dict[str, exp.DType] = {
     "TIMESTAMPTZ": exp.DType.TIMESTAMP,
 }
 """Names of types in other dialects, and the type that holds all their values."""
+_DIGITS: Final = {"UBIGINT": 20, "HUGEINT": 38}
+"""The digits of those that are a DECIMAL without a fraction."""
 _ANY = ("ANY", "SOME")
 
 
@@ -325,7 +328,10 @@ class ValueClauses(OperatorClauses):
         if known is None:
             return super()._parse_user_defined_type(identifier)
         parameters: list[exp.Expr] = []
-        if known is exp.DType.DECIMAL and self._match(TokenType.L_PAREN):
+        if identifier.name.upper() in _DIGITS:
+            digits = (_DIGITS[identifier.name.upper()], 0)
+            parameters = [exp.DataTypeParam(this=exp.Literal.number(each)) for each in digits]
+        elif known is exp.DType.DECIMAL and self._match(TokenType.L_PAREN):
             parameters = self._parse_csv(self._parse_type_size)
             self._match_r_paren()
         return exp.DataType(this=known, expressions=parameters)

@@ -25,6 +25,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Hexadecimal is digits in pairs, as they are or in X'…'; after 0x a leading zero may be missing. \\z is the end of the
 # text: Java's $ would also be before a last line break. No group is repeated, which Java reads by recursion.
 _HEX = "^(0x[0-9a-fA-F]*|[xX]'[0-9a-fA-F]*'|[0-9a-fA-F]*)\\z"
+_POSTGRES_HEX = r"^\\x[0-9a-fA-F]*\z"
 # The last group of base64 may be short, and then need not be filled up with signs of equality.
 _BASE64 = "^[A-Za-z0-9+/]*={{0,2}}\\z"
 _IN_GROUPS = "(length({0}) % 4 = 0 OR (length({0}) % 4 <> 1 AND NOT contains({0}, '=')))"
@@ -100,6 +101,13 @@ def _known(name: str | None) -> str:
 def _check(literals: Sequence[str | None]) -> None:
     for name in literals[1:]:
         _known(name)
+
+
+def _bytes_of_text(matches: str, dialect: str, digits: str, encoded: str) -> str:
+    """NULL where a text with a backslash is no pairs of hexadecimal digits."""
+    paired = f"{matches}({{0}}, {quoted(_POSTGRES_HEX, dialect)}) AND length({{0}}) % 2 = 0"
+    plain = f"NOT contains({{0}}, {quoted(chr(92), dialect)})"
+    return f"CASE WHEN {plain} THEN {encoded} WHEN {paired} THEN unhex({digits}) END"
 
 
 def _joined_spark(arguments: Sequence[str]) -> str:
@@ -272,6 +280,14 @@ BYTES = (
     _from_bytes("INT_FROM_BYTES", 32, t.INT, {"spark": _signed(32, "INT"), "duckdb": _signed(32, "INTEGER")}),
     _from_bytes("BIGINT_FROM_BYTES", 64, t.BIGINT, {"spark": _signed(64, "BIGINT"), "duckdb": _signed(64, "BIGINT")}),
     _from_bytes("DOUBLE_FROM_BYTES", 64, t.DOUBLE, {"spark": _double("spark"), "duckdb": _double("duckdb")}),
+    # CAST of a text: PostgreSQL's \x and digits, or the text's own UTF-8; a backslash anywhere else means nothing.
+    Scalar(
+        "TEXT_BYTES",
+        takes(t.BYTES, t.VARCHAR),
+        _bytes_of_text("regexp_like", "spark", "substring({0}, 3)", "encode({0}, 'UTF-8')"),
+        _bytes_of_text("regexp_matches", "duckdb", "{0}[3:]", "encode({0})"),
+        hidden=True,
+    ),
     # Functions over VARCHAR become these when they are given BYTES.
     Scalar("BYTES_LEN", takes(t.INT, t.BYTES), "octet_length", "CAST(octet_length({0}) AS INTEGER)", hidden=True),
     Scalar(

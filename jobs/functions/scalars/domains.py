@@ -47,6 +47,12 @@ def no_instant(arguments: Sequence[exp.Expression]) -> exp.Expression:
     return outside(INSTANTS, arguments[0].copy())
 
 
+def no_exact_instant(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """FROM_MICROSECONDS(microseconds)."""
+    low, high = INSTANTS
+    return outside((low * 1000, high * 1000), arguments[0].copy())
+
+
 def no_later_instant(arguments: Sequence[exp.Expression]) -> exp.Expression:
     """ADD_MILLISECONDS(at, milliseconds)."""
     at, length = arguments

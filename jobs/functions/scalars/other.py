@@ -58,6 +58,14 @@ OTHER = (
         "make_timestamptz({0} * 1000)",
         fails=domains.no_instant,
     ),
+    Scalar(
+        "FROM_MICROSECONDS",
+        takes(t.TIMESTAMP, t.BIGINT),
+        "timestamp_micros({0})",
+        "make_timestamptz({0})",
+        hidden=True,
+        fails=domains.no_exact_instant,
+    ),
 )
 
 # DuckDB's shortest text of a number, as Java writes it: with an exponent from 10^7 on and below 10^-3.
@@ -72,8 +80,27 @@ _DOUBLE_TEXT = (
     " ELSE regexp_replace(ltrim(__x, '0.') || CASE WHEN length(ltrim(__x, '0.')) = 1 THEN '0' ELSE '' END,"
     " '^([0-9])', '\\1.') || 'E-4' END)[1] END"
 )
+
+
+def _shortest() -> str:
+    """Java's text of a number, as short as it can be: before 19, Java writes 1e23 as 9.999999999999999E22."""
+    mantissa, exponent = "substring_index(__x, 'E', 1)", "CAST(substring_index(__x, 'E', -1) AS INT)"
+    digits = f"length(substring_index({mantissa}, '.', -1))"
+    branches = " ".join(f"WHEN {n} THEN round(CAST({mantissa} AS DECIMAL(20, 18)), {n - 1})" for n in (15, 16))
+    rounded = f"CASE {digits} {branches} END"
+    over = f"abs({rounded}) >= 10"
+    one_less = (
+        f"concat(regexp_replace(rtrim('0', CAST(CASE WHEN {over} THEN CAST({rounded} / 10 AS DECIMAL(20, 18))"
+        f" ELSE CAST({rounded} AS DECIMAL(20, 18)) END AS STRING)), '[.]$', '.0'), 'E',"
+        f" CASE WHEN {over} THEN {exponent} + 1 ELSE {exponent} END)"
+    )
+    long = f"contains(__x, 'E') AND {digits} IN (15, 16)"
+    chosen = f"CASE WHEN {long} AND try_cast({one_less} AS DOUBLE) = CAST(__x AS DOUBLE) THEN {one_less} ELSE __x END"
+    return f"transform(array(CAST(({{0}}) + 0e0 AS STRING)), __x -> {chosen})[0]"
+
+
 # Zero has no sign. Of the two smallest numbers Java writes two digits where one tells them from others.
-_DOUBLE_TEXT_SPARK = "replace(replace(CAST(({0}) + 0e0 AS STRING), '4.9E-324', '5.0E-324'), '9.9E-324', '1.0E-323')"
+_DOUBLE_TEXT_SPARK = f"replace(replace({_shortest()}, '4.9E-324', '5.0E-324'), '9.9E-324', '1.0E-323')"
 _CLOCK = "date_format(timestamp_millis(CAST({{0}} AS BIGINT)), '{}')"
 _CLOCK_DUCKDB = "strftime(make_timestamp(CAST({{0}} AS BIGINT) * 1000), '{}')"
 
@@ -94,6 +121,8 @@ CONVERSIONS = (
         "CASE WHEN regexp_full_match(trim({0}), '[+-]?[0-9]+') THEN {0} END",
         hidden=True,
     ),
+    # DuckDB would read 1_000.
+    Scalar("FRACTION_TEXT", _WORDS, "({0})", "CASE WHEN NOT contains({0}, '_') THEN {0} END", hidden=True),
     # Any text becomes a BOOLEAN, as in ksqlDB: most become FALSE.
     Scalar(
         "BOOLEAN_TEXT",
@@ -103,7 +132,7 @@ CONVERSIONS = (
     ),
     Scalar("DOUBLE_TEXT", takes(t.VARCHAR, t.DOUBLE), _DOUBLE_TEXT_SPARK, _DOUBLE_TEXT, hidden=True),
     # Before a CAST of a DOUBLE to DECIMAL: the number as it is written, not times a power of ten.
-    Scalar("DIGITS", takes(t.VARCHAR, t.DOUBLE), "CAST({0} AS STRING)", "CAST({0} AS VARCHAR)", hidden=True),
+    Scalar("DIGITS", takes(t.VARCHAR, t.DOUBLE), _shortest(), "CAST({0} AS VARCHAR)", hidden=True),
     Scalar(
         "TIMESTAMP_TEXT",
         takes(t.VARCHAR, t.TIMESTAMP),

@@ -43,6 +43,55 @@ def _groups(bare: str) -> str:
     return f"CAST({times('(')} - {times('(?')} + {times('(?<')} + {times('(?P<')} AS INT)"
 
 
+_CLASSES = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]", re.DOTALL)
+_IN_CLASS = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[|&&", re.DOTALL)
+_CLASS_IN_CLASS = r"\[\^?\]?([^\]\\\[]|\\.)*(\[|&&)"
+"""What Java takes for a union or an intersection of classes, and RE2 for characters, or for the name of a class."""
+
+
+_BRACES = (r"\\[pPx]\{[^}]*\}|" + _NO_GROUPS, r"[^({|]\{[0-9]+(,[0-9]*)?\}")
+"""What may have braces in a regular expression: classes by name, quoted parts, and a number of times after a part. Java
+refuses any other, which RE2 takes for characters."""
+
+
+_REPLACED = {"spark": "regexp_replace({}, {}, 'x')", "duckdb": "regexp_replace({}, {}, 'x', 'g')"}
+
+
+def _has_loose_brace(replace: str, dialect: str) -> str:
+    """The condition that a brace means nothing, as an engine writes it; `replace` is its call that replaces all."""
+    made = "{0}"
+    for part in _BRACES:
+        made = replace.format(made, quoted(part, dialect).replace("{", "{{").replace("}", "}}"))
+    return f"contains({made}, '{{{{')"
+
+
+def _java(expression: str) -> str:
+    """A constant expression as Java reads it the way RE2 does: in a class `[` is a character, `[:alpha:]` a name."""
+    text = unquoted(expression, "spark")
+    if text is None or "[" not in text:
+        return expression
+
+    def part(found: re.Match[str]) -> str:
+        if found[2] is not None:
+            return rf"\{'P' if found[1] else 'p'}{{{_JAVA_NAMES.get(found[2], found[2].capitalize())}}}"
+        return {"[": r"\[", "&&": r"&\&"}.get(found[0], found[0])
+
+    def whole(found: re.Match[str]) -> str:
+        return found[0] if found[0][0] != "[" else "[" + _IN_CLASS.sub(part, found[0][1:-1]) + "]"
+
+    return quoted(_CLASSES.sub(whole, text), "spark")
+
+
+_JAVA_NAMES = {"xdigit": "XDigit", "ascii": "ASCII"}
+
+
+def _in_java(template: str, place: int) -> Template:
+    """Spark's text of a call whose argument at that place is an expression."""
+    return lambda arguments: template.format(
+        *(_java(each) if number == place else each for number, each in enumerate(arguments))
+    )
+
+
 def _group(arguments: Sequence[str]) -> str:
     return arguments[2] if len(arguments) > 2 else "0"
 
@@ -55,6 +104,7 @@ def _extract(arguments: Sequence[str]) -> str:
 def _extract_spark(arguments: Sequence[str]) -> str:
     if _lacks_group(arguments, "spark"):
         return "CAST(NULL AS STRING)"
+    arguments = [_java(arguments[0]), *arguments[1:]]
     return f"CASE WHEN regexp_like({arguments[1]}, {arguments[0]}) THEN {_extract(arguments)} END"
 
 
@@ -83,7 +133,13 @@ def _extract_all(arguments: Sequence[str]) -> str:
 
 def _extract_all_of(dialect: str) -> Callable[[Sequence[str]], str]:
     none = {"spark": "CAST(NULL AS ARRAY<STRING>)", "duckdb": "CAST(NULL AS VARCHAR[])"}[dialect]
-    return lambda arguments: none if _lacks_group(arguments, dialect) else _extract_all(arguments)
+
+    def write(arguments: Sequence[str]) -> str:
+        if _lacks_group(arguments, dialect):
+            return none
+        return _extract_all([_java(arguments[0]), *arguments[1:]] if dialect == "spark" else arguments)
+
+    return write
 
 
 def _masks(counted: bool) -> Signature:
@@ -151,6 +207,11 @@ def _checked(place: int, *, of_group: bool = False) -> Callable[[Sequence[str | 
 @cache
 def _fault(expression: str) -> str | None:
     """What is wrong with a regular expression, in RE2's words; None: nothing."""
+    bare = expression
+    for part in _BRACES:
+        bare = re.sub(part.replace("(?s)", ""), "x", bare, flags=re.DOTALL)
+    if "{" in bare:
+        return "a brace in it is no number of times; a character it is as \\{"
     with duckdb.connect() as engine:
         try:
             engine.execute("SELECT regexp_extract_all('', ?)", [expression])
@@ -172,7 +233,7 @@ PATTERNS = (
     Scalar(
         "REGEXP_LIKE",
         takes(t.BOOLEAN, t.VARCHAR, t.VARCHAR),
-        "regexp_like({0}, {1})",
+        _in_java("regexp_like({0}, {1})", 1),
         "regexp_matches({0}, {1})",
         check=_checked(1),
         fails=no_expression(1),
@@ -190,7 +251,7 @@ PATTERNS = (
     Scalar(
         "REGEXP_REPLACE",
         takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR),
-        "regexp_replace",
+        _in_java("regexp_replace({0}, {1}, {2})", 1),
         "regexp_replace({0}, {1}, regexp_replace(replace({2}, '\\', '\\\\'), '\\$([0-9])', '\\\\\\1', 'g'), 'g')",
         check=_checked(1),
         fails=no_expression(1),
@@ -198,8 +259,10 @@ PATTERNS = (
     Scalar(
         "REGEXP_SPLIT_TO_ARRAY",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),
-        "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0) ELSE split({0}, {1}) END",
-        "regexp_split_to_array({0}, {1})",
+        _in_java(
+            "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0) ELSE split({0}, {1}) END", 1
+        ),
+        "CASE WHEN {1} IS NOT NULL THEN regexp_split_to_array({0}, {1}) END",
         check=_checked(1),
         fails=no_expression(1),
     ),
@@ -207,8 +270,15 @@ PATTERNS = (
     Scalar(
         "IS_REGEXP",
         takes(t.BOOLEAN, t.VARCHAR),
-        "(try_reflect('java.util.regex.Pattern', 'compile', {0}) IS NOT NULL OR {0} IS NULL)",
-        lambda arguments: f"({_COMPILED(arguments)} IS NOT NULL OR {arguments[0]} IS NULL)",
+        "(try_reflect('java.util.regex.Pattern', 'compile', {0}) IS NOT NULL"
+        f" AND NOT regexp_like({{0}}, {quoted(_CLASS_IN_CLASS, 'spark')})"
+        f" AND NOT {_has_loose_brace(_REPLACED['spark'], 'spark')} OR {{0}} IS NULL)",
+        lambda arguments: (
+            f"({_COMPILED(arguments)} IS NOT NULL"
+            f" AND NOT regexp_matches({arguments[0]}, {quoted(_CLASS_IN_CLASS, 'duckdb')}) AND NOT "
+            + _has_loose_brace(_REPLACED["duckdb"], "duckdb").format(arguments[0])
+            + f" OR {arguments[0]} IS NULL)"
+        ),
         hidden=True,
     ),
     # The number of groups in a regular expression: its brackets but those that are quoted, in a class, or `(?:`.

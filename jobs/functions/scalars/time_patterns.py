@@ -261,6 +261,9 @@ class _Parts:
         valid = f"({hour}) BETWEEN 0 AND 23 AND {minute} < 60 AND {second} < 60"
         if "h" in self.found.groups:
             valid += f" AND {self._number('h', '1')} BETWEEN 1 AND 12"
+        if not self.found.groups:  # no part of the text is read that would be missing where it does not fit
+            matches = {"spark": "regexp_like", "duckdb": "regexp_matches"}[self.dialect]
+            valid += f" AND {matches}({self.text}, {quoted(self.found.expression, self.dialect)})"
         local = self._sum(f"CASE WHEN {valid} THEN {self._day()} END", clock)
         if self.found.zoned:
             return in_zone(self.dialect, local, self._group("z"))

@@ -32,7 +32,13 @@ from strandline.jobs.query.clauses.set_operations import read_set_operation
 from strandline.jobs.query.clauses.time_joins import lookups_only
 from strandline.jobs.query.clauses.with_clause import read_with
 from strandline.jobs.query.clock import asks, with_moment, with_ticks
-from strandline.jobs.query.desugar import first_rows, has_first_rows, without_brackets, without_filtering_joins
+from strandline.jobs.query.desugar import (
+    first_rows,
+    has_first_rows,
+    takes_ties,
+    without_brackets,
+    without_filtering_joins,
+)
 from strandline.jobs.query.logical import NestedFound, OrderItem, PullQuery, Query, outputs_of
 from strandline.jobs.query.pulled import Unnamed, order_items, set_order, shown_item
 from strandline.jobs.sql.dialect import position_of, sql_of
@@ -140,7 +146,7 @@ def read_pull(
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
         context = read_with(tree, context)
         tree = tree.this
-    if _is_first_of_each(tree):
+    if _is_first_of_each(tree) or takes_ties(tree):
         # Here ORDER BY says which rows there are, and OFFSET counts those.
         query = read_tree(tree, context)
         return PullQuery(query, len(outputs_of(query)), _order_shown(tree, query), 0, nested.queries)

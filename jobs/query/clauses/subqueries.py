@@ -252,7 +252,8 @@ def takes_first(tree: exp.Expr) -> bool:
     """True if a query selects its first row alone: ORDER BY … LIMIT 1."""
     limit = tree.args.get("limit")
     count = limit.expression if isinstance(limit, exp.Limit) else None
-    return isinstance(count, exp.Literal) and count.name == "1" and tree.args.get("offset") is None
+    single = isinstance(count, exp.Literal) and count.name == "1" and tree.args.get("offset") is None
+    return single and limit is not None and limit.args.get("limit_options") is None  # WITH TIES may be several
 
 
 def without_first(tree: exp.Query) -> exp.Query:

@@ -29,7 +29,7 @@ _PAIRS: dict[tuple[BaseType, BaseType], str | None] = {
     **{(source, target): None for source in t.NUMERIC for target in _FRACTIONS},
     (BaseType.DOUBLE, BaseType.DECIMAL): "DIGITS",
     **{(source, BaseType.VARCHAR): None for source in (BaseType.BOOLEAN, *_WHOLE, BaseType.DECIMAL, BaseType.DATE)},
-    **{(BaseType.VARCHAR, target): None for target in _FRACTIONS},
+    **{(BaseType.VARCHAR, target): "FRACTION_TEXT" for target in _FRACTIONS},
     **{(BaseType.VARCHAR, target): "WHOLE_TEXT" for target in _WHOLE},
     (BaseType.VARCHAR, BaseType.BOOLEAN): "BOOLEAN_TEXT",
     (BaseType.VARCHAR, BaseType.DATE): "DATE_TEXT",
@@ -43,6 +43,7 @@ _DIRECT = {
     (BaseType.TIMESTAMP, BaseType.VARCHAR): "TIMESTAMP_TEXT",
     (BaseType.TIME, BaseType.VARCHAR): "TIME_TEXT",
     (BaseType.VARCHAR, BaseType.TIME): "TEXT_TIME",
+    (BaseType.VARCHAR, BaseType.BYTES): "TEXT_BYTES",
     (BaseType.TIMESTAMP, BaseType.TIME): "TIME_OF_DAY",
 }
 

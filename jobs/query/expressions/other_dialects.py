@@ -99,7 +99,7 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         "LOCATE(a, b)": "INSTR(b, a)",
         "LOCATE(a, b, c)": "INSTR(b, a, c)",
         "OVERLAY(a, b, c)": "LEFT(a, c - 1) || b || SUBSTRING(a, c + LENGTH(b))",
-        "OVERLAY(a, b, c, d)": "LEFT(a, c - 1) || b || SUBSTRING(a, c + d)",
+        "OVERLAY(a, b, c, d)": "LEFT(a, c - 1) || b || CASE WHEN c + d < 1 THEN a ELSE SUBSTRING(a, c + d) END",
         "REGEXP_COUNT(a, b)": "ARRAY_LENGTH(REGEXP_EXTRACT_ALL(b, a))",
         **{f"{name}(a, b)": "REGEXP_SPLIT_TO_ARRAY(a, b)" for name in ("STRING_SPLIT_REGEX", "STR_SPLIT_REGEX")},
         # Bytes.

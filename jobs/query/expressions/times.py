@@ -336,11 +336,11 @@ def _of_seconds(seconds: exp.Expr, typed: Infer) -> Typed:
     value = typed(seconds)
     if value.type.base in (BaseType.VARCHAR, BaseType.BOOLEAN) or value.type.is_nested:
         raise TypeMismatch(f"TO_TIMESTAMP takes seconds since 1970, or a text and its pattern, not {value.type}")
-    millis = exp.Mul(this=exp.Paren(this=seconds.copy()), expression=exp.Literal.number(1000))
-    whole = millis if value.type.base in (BaseType.INT, BaseType.BIGINT) else call("ROUND", millis)
-    if value.type.base is BaseType.INT:
+    if value.type.base in (BaseType.INT, BaseType.BIGINT):
         whole = exp.Mul(this=exp.cast(seconds.copy(), "bigint"), expression=exp.Literal.number(1000))
-    return called("FROM_UNIXTIME", converted(typed(whole), t.BIGINT))
+        return called("FROM_UNIXTIME", converted(typed(whole), t.BIGINT))
+    micros = exp.Mul(this=exp.Paren(this=seconds.copy()), expression=exp.Literal.number(1_000_000))
+    return called("FROM_MICROSECONDS", converted(typed(call("ROUND", micros)), t.BIGINT))
 
 
 def _formatted(node: exp.Anonymous, typed: Infer) -> Typed:

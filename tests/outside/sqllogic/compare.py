@@ -238,6 +238,8 @@ def _plain(text: str) -> str:
     """A text without quotes and white space, its numbers in one spelling."""
     text = re.sub(r"\b(t|f)\b", lambda found: {"t": "true", "f": "false"}[found[0]], text)
     text = _UTC.sub(r"\1", text)
+    if "{" in text:
+        text = text.replace("=", ":")  # a MAP, which Python cannot tell from a STRUCT
     text = _NUMBER.sub(lambda found: f"{float(found[0]):.9g}", text)
     return re.sub(r"""[\s'"]""", "", text).lower()
 

@@ -182,6 +182,13 @@ BY_WORDS: Final = tuple(
         ("REGR_… is NULL where x is the same in all rows", r"\bregr_(?:slope|intercept|r2)\s*\("),
         ("a variance is NaN while there is a value beyond 1e150", r"\b(?:regr|var|stddev|covar|corr)\w*\s*\(.*e\d{3}"),
         ("a correlation is NULL where one side is the same in all rows, as in PostgreSQL", r"\bcorr\s*\("),
+        (
+            "OVERLAY with a negative length takes the text from its beginning, as in PostgreSQL",
+            r"\boverlay\b.*\bfor\s*-",
+        ),
+        ("LOG(1, x) is NaN, as in ksqlDB", r"\blog\s*\(\s*1\b"),
+        ("AT TIME ZONE takes a column for an instant", r"\b[a-z_]\w*\s+at\s+time\s+zone\b"),
+        ("EXTRACT(EPOCH FROM at) is whole seconds", r"\bextract\s*\(\s*epoch\b"),
         ("ARRAY_DISTINCT keeps NULL, as in ksqlDB", r"\barray_distinct\s*\("),
         ("ORDER BY of a subquery orders nothing outside of it", r"\border\s+by\b[^()]*\).*\blimit\b"),
         ("0.0 and -0.0 are one value", r"-\s*0(?:\.0*)?\s*::"),

@@ -6,6 +6,13 @@ import datetime as dt
 from decimal import Decimal
 
 EXPECTED: dict[str, object] = {
+    "TRY_CAST('1_0' || i AS DOUBLE)": None,
+    "TRY_CAST('1_0' || i AS DECIMAL(9, 2))": None,
+    "CAST('a' || 'é' AS BYTES)": b"a\xc3\xa9",
+    "CAST('\\' || 'xDEadbe' AS BYTES)": b"\xde\xad\xbe",
+    "TRY_CAST(s || '\\' AS BYTES)": None,
+    "CAST(18446744073709551615 AS UBIGINT) == CAST(7 AS HUGEINT)": False,
+    "CAST(d * 4e22 AS VARCHAR) || ' ' || CAST(-8e22 * d AS VARCHAR)": "1.0E23 -2.0E23",
     "CAST(d AS INT)": 2,
     "CAST(-d AS BIGINT)": -2,
     "CAST(m AS INT)": 12,

@@ -7,6 +7,15 @@ import datetime as dt
 _NAN = "CAST('NaN' AS DOUBLE)"
 
 EXPECTED: dict[str, object] = {
+    # Of values that have no text in the reference
+    "CONVERT_TO('abc', 'utf8') = bytes": True,
+    "FROM_BASE64('YWJj') = bytes": True,
+    "FROM_HEX('616263') = bytes": True,
+    "UNHEX('616263') = bytes": True,
+    "MAP_CONCAT(ratings, ratings)['two']": 2,
+    "MAP_ENTRIES(ratings)[2]->key": "two",
+    "MAP_FROM_ARRAYS(ARRAY['a'], ARRAY[i])['a']": 7,
+    "MAP_FROM_ENTRIES(ARRAY[ROW('a', i)])['a']": 7,
     # Arrays
     "LIST_EXTRACT(tags, 3)": "y",
     "LIST_ELEMENT(tags, -1)": "y",
@@ -102,6 +111,7 @@ EXPECTED: dict[str, object] = {
     "LOCATE('l', s, 4)": 4,
     "OVERLAY('abcdef', 'XX', 3)": "abXXef",
     "OVERLAY('abcdef' PLACING 'XX' FROM 3 FOR 1)": "abXXdef",
+    "OVERLAY('abcdef', 'XX', 3, -4)": "abXXabcdef",
     "REGEXP_COUNT(s, '[lo]')": 5,
     "REGEXP_FULL_MATCH(s, 'H.*')": True,
     "REGEXP_FULL_MATCH(s, 'H')": False,

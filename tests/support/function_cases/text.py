@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 EXPECTED: dict[str, object] = {
+    "REGEXP_SPLIT_TO_ARRAY(s, CAST(NULL AS VARCHAR))": None,
+    "REGEXP_REPLACE('aa{b}', '\\p{L}{2}|\\{|[}]', '-')": "--b-",
+    "REGEXP_REPLACE('a[1]&b', '[[&&a-z]', '-')": "--1]--",
+    "REGEXP_EXTRACT_ALL('[[:alpha:][:digit:]]+', 'ab1-é')": ["ab1"],
     "CONTAINS(s, 'World')": True,
     "CONTAINS(s, '')": True,
     "TRANSLATE('abcabc', 'aab', 'xyz')": "xzcxzc",

@@ -5,6 +5,10 @@ from __future__ import annotations
 import datetime as dt
 
 EXPECTED: dict[str, object] = {
+    "PARSE_DATE('Mxnday', 'EEEE')": None,
+    "PARSE_TIMESTAMP('monday!', 'EEEE''!''')": dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
+    "EPOCH_US(TO_TIMESTAMP(1262349296.7890123 + d * 0))": 1_262_349_296_789_012,
+    "EPOCH_US(TO_TIMESTAMP(m))": 12_340_000,
     "EPOCH_US(at)": 1_706_708_700_500_000,
     # units in either order, and of other dialects
     "DATE_TRUNC(at, HOUR) = CAST('2024-01-31T13:00' AS TIMESTAMP)": True,

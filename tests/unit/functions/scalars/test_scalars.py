@@ -140,6 +140,7 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("REGEXP_REPLACE(s, 'a', 'b', 'i')", NotSupported, "is not supported"),
         ("STRFTIME(at, '%Q')", InvalidQuery, "'%Q' in the pattern"),
         ("STRFTIME(at, s)", InvalidQuery, "constant pattern"),
+        ("REGEXP_LIKE(s, '{}')", InvalidQuery, "no regular expression: a brace"),
         ("tags[1:2:3]", SqlSyntaxError, "without a step"),
         ("RAND()", InvalidQuery, "another value each time"),
         ("NOW()", InvalidQuery, "another value each time"),

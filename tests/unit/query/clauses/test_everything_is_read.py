@@ -23,6 +23,7 @@ CREATE TABLE u (id INT PRIMARY KEY, k VARCHAR, n INT);
 """
 
 VIEWS = (
+    "SELECT k, v FROM s ORDER BY k FETCH FIRST 3 ROWS WITH TIES",
     "SELECT * FROM s",
     "SELECT DISTINCT s.k, s.v + 1 AS w, -v AS a, v - 2 AS b, v * 3 AS c, v / 4 AS e, v % 5 AS f, k || 'x' AS g FROM s",
     "SELECT k FROM s WHERE v = 1 AND v <> 2 OR NOT (v < 3) AND v <= 4 AND v > 5 AND v >= 6",
@@ -171,8 +172,6 @@ REFUSED = [
     ("SELECT a.b.k FROM s", "a schema before a column"),
     ("SELECT COUNT(* EXCEPT (k)) FROM s", "EXCEPT"),
     ("SELECT AS STRUCT k FROM s", "AS STRUCT"),
-    ("SELECT k FROM s ORDER BY k LIMIT 3 WITH TIES", "WITH TIES"),
-    ("SELECT k FROM s ORDER BY k FETCH FIRST 3 ROWS WITH TIES", "WITH TIES"),
     ("SELECT k FROM s ORDER BY k WITH FILL", "WITH FILL"),
 ]
 

@@ -40,6 +40,16 @@ QUERIES = (
     "SELECT k FROM t UNION SELECT k FROM u ORDER BY k LIMIT 2",
     "SELECT DISTINCT ON (k) k, n FROM t ORDER BY k, n DESC LIMIT 2",
     "SELECT q.k FROM (SELECT k, n FROM t ORDER BY n LIMIT 3) AS q",
+    "SELECT id, n FROM t ORDER BY n DESC FETCH FIRST 2 ROWS WITH TIES",
+    "SELECT k, v FROM s ORDER BY 2 OFFSET 1 ROWS FETCH FIRST 2 ROWS WITH TIES",
+    "SELECT DISTINCT k, n FROM t ORDER BY n FETCH NEXT ROW WITH TIES",
+    "SELECT k, n FROM t ORDER BY ALL DESC LIMIT 2",
+    # values as columns, columns as values
+    "SELECT * FROM (SELECT id % 2 AS odd, k, n FROM t) PIVOT (SUM(n) FOR k IN ('a', 'b' AS other))",
+    "SELECT p.odd, p.a_c, p.b_m FROM (SELECT id % 2 AS odd, k, n FROM t) AS q"
+    " PIVOT (COUNT(*) AS c, MAX(n) AS m FOR k IN ('a', 'b')) AS p WHERE p.a_c > 0",
+    "SELECT * FROM (SELECT id, n, id * 2 AS m FROM t) UNPIVOT (value FOR name IN (n, m AS double)) ORDER BY ALL",
+    "SELECT * FROM (SELECT id, n, id * 2 AS m FROM t) UNPIVOT INCLUDE NULLS (value FOR name IN (n, m))",
     # subqueries and VALUES without a name, names after the view's, ORDER BY that says nothing, GROUP BY ALL
     "SELECT k FROM (SELECT k FROM s)",
     "SELECT * FROM (SELECT k, n FROM t), (SELECT n AS m FROM u WHERE n > 1)",
