@@ -123,7 +123,10 @@ def backup(
             f"in {done.seconds:.1f} s"
         )
         if done.mended:
-            say(f"{len(done.mended)} files of the backup were damaged, and were copied again: look at its disk")
+            damaged = (
+                "1 file of the backup was" if len(done.mended) == 1 else f"{len(done.mended)} files of the backup were"
+            )
+            say(f"{damaged} damaged and copied again: look at its disk")
         for file, numbers in done.damaged.items():
             them = ", ".join(map(str, numbers))
             say(f"damaged, and no longer in the lake: '{file}'; these backups cannot be restored any more: {them}")

@@ -119,7 +119,9 @@ def failing(node: exp.Expression) -> exp.Expression | None:
     if isinstance(node, exp.Anonymous) and node.name == _CHOICE and len(node.expressions) == 3:
         condition, true, false = (_child(each) for each in node.expressions)
         return _case(exp.Case(ifs=[exp.If(this=condition.copy(), true=true.copy())], default=false.copy()))
-    own = None if OPERANDS in node.meta or TOTAL in node.meta else _own(node)
+    if _is_operation(node):
+        return any_of([condition for condition, _ in _failing_operations(node)])
+    own = None if TOTAL in node.meta else _own(node)
     return any_of([*(failing(child) for child in _children(node)), own, _an_item_fails(node), _a_step_fails(node)])
 
 
@@ -207,9 +209,54 @@ def _own(node: exp.Expression) -> exp.Expression | None:
 
 
 def _lost(node: exp.Expression, operands: Iterable[exp.Expression]) -> exp.Expression:
-    """NULL although every operand has a value."""
-    parts = [_is_null(lenient(node)), *(exp.Not(this=_is_null(lenient(each))) for each in operands)]
-    return _all(parts)
+    """NULL although all that the operands are computed from has values.
+
+    An operand that fails itself is NULL too: that the expression is NULL for it makes no other row fail.
+    """
+    parts = {each.sql(): each for operand in operands for each in _sources(operand)}
+    return _all([_is_null(lenient(node)), *(exp.Not(this=_is_null(lenient(each))) for each in parts.values())])
+
+
+# What an expression is computed from, by operations that are NULL only where an operand is, or where they fail. A row
+# on which a, b and c have values fails if `(a + b) * c` is NULL: nothing need be asked of `a + b`.
+
+
+def _sources(node: exp.Expression) -> list[exp.Expression]:
+    """The innermost operands of such operations; without those that are never NULL."""
+    if isinstance(node, exp.Literal | exp.Boolean):
+        return []
+    if isinstance(node, exp.Anonymous) and node.name in _FIRST_OF and not _sources(_child(node.expressions[-1])):
+        return []
+    return [source for each in _operands(node) for source in _sources(each)] if _is_operation(node) else [node]
+
+
+def _is_operation(node: exp.Expression) -> bool:
+    if TOTAL in node.meta:
+        return False
+    if type(node) is exp.Cast:
+        return not (_is_narrowed(node.this) or _is_whole_division(node.this))
+    return OPERANDS in node.meta or type(node) in (exp.Paren, exp.Neg, *_ADDITIVE) or _is_conversion(node)
+
+
+def _operands(node: exp.Expression) -> list[exp.Expression]:
+    return [_operand(node)] if _is_conversion(node) else _children(node)
+
+
+def _failing_operations(node: exp.Expression) -> list[tuple[exp.Expression, frozenset[str] | None]]:
+    """The conditions under which some operation in an expression fails, each with the texts of the sources that have
+    values then; None: not known.
+
+    Where one below fails although the sources of this one have values, this one is NULL, which says the same.
+    """
+    if not _is_operation(node):
+        found = failing(node)
+        return [] if found is None else [(found, None)]
+    below = [each for child in _children(node) for each in _failing_operations(child)]
+    own = None if OPERANDS in node.meta else _own(node)
+    if own is None:
+        return below
+    sources = frozenset(each.sql() for each in _sources(node))
+    return [*((condition, of) for condition, of in below if of != sources), (own, sources)]
 
 
 def _is_conversion(node: exp.Expression) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
@@ -120,6 +121,69 @@ def test_an_expression_fails_exactly_where_it_says_so(duck: DuckDBPyConnection, 
         assert text.startswith(("COALESCE", "CASE", "b ")) or value(duck, lenient(found)) is None
     elif not (text.startswith("b ") and row["b"] == 0):  # DuckDB evaluates both sides of OR at once
         assert value(duck, lenient(found)) == value(duck, strict(found))
+
+
+# Arithmetic in arithmetic: (text, the values of a and b -> (value, does some operation fail)).
+#
+# An operation that fails is NULL for what stands above it, and counts whatever else is NULL.
+
+Step = tuple[str, Callable[[dict[str, Any]], tuple[int | None, bool]]]
+_OPERATORS: dict[str, Callable[[int, int], int]] = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+
+
+def leaves() -> st.SearchStrategy[Step]:
+    columns = st.sampled_from(["a", "b"]).map(lambda name: (name, lambda row: (row[name], False)))
+    numbers = st.sampled_from([0, 1, 7]).map(lambda number: (str(number), lambda _: (number, False)))
+    read: Step = ("CAST(s AS INT)", lambda row: (12 if row["s"] == "12" else None, row["s"] == "x"))
+    return columns | numbers | st.just(read)
+
+
+def steps(inner: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
+    return (
+        st.tuples(st.sampled_from(list(_OPERATORS)), inner, inner).map(lambda each: operated(*each))
+        | inner.map(lambda each: operated("-", ("0", lambda _: (0, False)), each))
+        | inner.map(lambda each: (f"COALESCE({each[0]}, 1)", lambda row: replaced_null(*each[1](row))))
+    )
+
+
+def operated(operator: str, left: Step, right: Step) -> Step:
+    def value_of(row: dict[str, Any]) -> tuple[int | None, bool]:
+        (x, x_fails), (y, y_fails) = left[1](row), right[1](row)
+        made = None if x is None or y is None else _OPERATORS[operator](x, y)
+        lost = made is not None and not -(2**31) <= made < 2**31
+        return (None if lost else made, x_fails or y_fails or lost)
+
+    return f"({left[0]} {operator} {right[0]})", value_of
+
+
+def replaced_null(found: int | None, fails: bool) -> tuple[int | None, bool]:
+    return 1 if found is None else found, fails
+
+
+@settings(max_examples=150, deadline=None)
+@given(step=st.recursive(leaves(), steps, max_leaves=8), row=rows)
+def test_an_operation_in_others_fails_whatever_those_are(
+    duck: DuckDBPyConnection, step: Step, row: dict[str, Any]
+) -> None:
+    text, value_of = step
+    found = infer(parse_expression(text), SCOPE).expression
+    columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in COLUMNS)
+    duck.execute(f"CREATE OR REPLACE TABLE r ({columns})")
+    insert(duck, "r", [[row.get(name) for name, _ in COLUMNS]])
+    condition = failing(found)
+    expected, fails = value_of(row)
+    assert (condition is not None and value(duck, condition) is True) == fails
+    assert value(duck, lenient(found)) == expected
+
+
+def test_what_says_that_an_operation_fails_says_it_once() -> None:
+    """The innermost one stands in it once, and not once more for each that is above it."""
+    inner = "a * b"
+    for _ in range(6):
+        inner = f"({inner} + a - b)"
+    condition = failing(infer(parse_expression(inner), SCOPE).expression)
+    assert condition is not None
+    assert condition.sql().count("TRY_MULTIPLY") == 1
 
 
 @pytest.mark.parametrize("text", AT_THE_END)
