@@ -20,6 +20,7 @@ from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
+_SPELLED = {"utf-8": "utf8", "us-ascii": "ascii"}
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 # Hexadecimal is digits in pairs, as they are or in X'…'; after 0x a leading zero may be missing. \\z is the end of the
@@ -93,9 +94,10 @@ def _encoding(argument: str, dialect: str) -> str:
 
 
 def _known(name: str | None) -> str:
-    if (name or "").lower() not in ENCODINGS:
+    found = _SPELLED.get((name or "").lower(), (name or "").lower())
+    if found not in ENCODINGS:
         raise InvalidQuery(f"{name!r} is not an encoding", hint=f"one of {', '.join(ENCODINGS)}")
-    return (name or "").lower()
+    return found
 
 
 def _check(literals: Sequence[str | None]) -> None:

@@ -106,7 +106,7 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         **{f"{name}(a)": "FROM_BYTES(a, 'base64')" for name in ("BASE64", "TO_BASE64")},
         "FROM_BASE64(a)": "TO_BYTES(a, 'base64')",
         **{f"{name}(a)": "TO_BYTES(a, 'hex')" for name in ("UNHEX", "FROM_HEX")},
-        "CONVERT_FROM(a, b)": "FROM_BYTES(a, b)",
+        "CONVERT_FROM(a, b)": "FROM_BYTES(CAST(a AS BYTES), b)",
         "CONVERT_TO(a, b)": "TO_BYTES(a, b)",
         # Dates and times.
         "MAKE_DATE(a, b, c)": "CAST(CASE WHEN a BETWEEN 1 AND 9999 AND b BETWEEN 1 AND 12 AND c BETWEEN 1 AND 31 THEN"

@@ -136,6 +136,7 @@ EXPECTED: dict[str, object] = {
     "DECODE(bytes)": "abc",
     "DECODE('616263', 'hex')": b"abc",
     "CONVERT_FROM(bytes, 'utf8')": "abc",
+    "CONVERT_FROM('\\xc3b1', 'UTF-8')": "ñ",
     "CONVERT_TO('abc', 'utf8')": b"abc",
     # Dates and times
     "MAKE_DATE(2024, 2, 29)": dt.date(2024, 2, 29),
