@@ -44,11 +44,14 @@ _WIDER: Final = {
     "UINT": exp.DType.BIGINT,
     "FLOAT": exp.DType.DOUBLE,
 }
+_DIGITS: Final = {"UBIGINT": "DECIMAL(20, 0)", "INT128": "DECIMAL(38, 0)"}
 
 
 def _wider(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.DataType) and node.this.name in _WIDER:
         return exp.DataType(this=_WIDER[node.this.name])
+    if isinstance(node, exp.DataType) and node.this.name in _DIGITS:
+        return exp.DataType.build(_DIGITS[node.this.name])
     return node
 
 
@@ -123,7 +126,9 @@ DIFFERENCES: Final = (
     Difference("INT / INT is an INT", _DIVISION),
     Difference("NULL is less than any value, and INT / INT is an INT", _NULLS | _DIVISION),
     Difference("NULL is less than any value: first with ASC, last with DESC", _NULLS, _first),
-    Difference("TINYINT and SMALLINT are INT, FLOAT is DOUBLE", said=_wider),
+    Difference(
+        "TINYINT and SMALLINT are INT, FLOAT is DOUBLE, an unsigned type is a wider one with a sign", said=_wider
+    ),
     Difference("TIMESTAMP is an instant, in UTC", said=_instant),
     Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
