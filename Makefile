@@ -63,11 +63,11 @@ test-duckdb: $(STAMP)
 	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit tests/conformance
 
 nightly: export STRANDLINE_SEED := anew
-nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; 2,000 histories of foreign tables, 1,000 of change streams; rules and store; Nexmark; a cluster; many epochs; power cuts; killed operations; flipped bits
+nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; 2,000 histories of foreign Delta tables and 667 of others, 1,000 of change streams; rules and store; Nexmark; a cluster; many epochs; power cuts; killed operations; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
 	STRANDLINE_DELTA_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_views_on_delta.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
-	STRANDLINE_FOREIGN_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_delta_sources.py
+	STRANDLINE_FOREIGN_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_delta_sources.py tests/properties/test_foreign_sources.py
 	STRANDLINE_CHANGE_EXAMPLES=1000 $(BIN)/python -m pytest tests/properties/test_change_streams.py
 	STRANDLINE_PATHS_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/paths/test_paths.py
 	STRANDLINE_PATHS_SPARK_EXAMPLES=200 $(BIN)/python -m pytest tests/properties/paths/test_paths_on_spark.py

@@ -13,7 +13,7 @@ Inputs are logs, tables and projections, also of other pipelines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
@@ -47,6 +47,14 @@ if TYPE_CHECKING:
     from strandline.state_store.layout import LakeLayout
 
 _CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = ((WEIGHT, t.BIGINT), (VERSION, t.BIGINT), (TIMESTAMP, t.TIMESTAMP))
+
+
+_FOREIGN: Final = {
+    "DELTA": ("Delta table `{}`", "deltalake"),
+    "ICEBERG": ("Iceberg table `{}`", "iceberg"),
+    "PARQUET": ("Folder of Parquet files `{}`", "parquet"),
+}
+"""{format of a source's rows: what it is over, and its mark}."""
 
 
 class Translator:
@@ -119,13 +127,15 @@ class Translator:
 
     def _topic(self, source: Source) -> dg.AssetSpec:
         if source.foreign:
+            what, kind = _FOREIGN[source.value_format]
+            begun = source.options.get("START_VERSION")
             return dg.AssetSpec(
                 asset_key(Role.TOPIC, source.upstream),
-                description=f"Delta table `{source.upstream}`, which others write: only read, commit by commit.",
+                description=f"{what.format(source.upstream)}, which others write: only read.",
                 group_name=identifier(source.pipeline),
-                kinds={"deltalake"},
+                kinds={kind},
                 **ownership_of(source, Role.TOPIC),
-                metadata={"dagster/uri": source.upstream, "start_version": source.options["START_VERSION"]},
+                metadata={"dagster/uri": source.upstream, **({"start_version": begun} if begun is not None else {})},
             )
         return dg.AssetSpec(
             asset_key(Role.TOPIC, source.topic),

@@ -6,6 +6,7 @@
 <lake>/begun/<name>.json          that a table has a commit: what tells a lost one from one that was never made
 <lake>/aside/                     tables that were replaced because they could not be read
 <lake>/topics/<topic>/            the local log
+<lake>/folders/<record>/          which files of a folder of others were seen, for a source over it
 <lake>/topics.json                whether topics are Kafka's or the local log's
 <lake>/registry/                  schemas of AVRO, JSON_SR and PROTOBUF topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
@@ -100,6 +101,9 @@ class LakeLayout:
 
     def topic(self, name: str) -> LakePath:
         return self.root / "topics" / safe_name(name)
+
+    def folder_record(self, name: str) -> LakePath:
+        return self.root / "folders" / name
 
     @property
     def topics_kind(self) -> LakePath:

@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListedObject:
-    """An object as a listing shows it: its size in bytes, and its last change in milliseconds since the epoch."""
+    """An object as a listing shows it.
+
+    Attributes:
+        size: bytes.
+        modified: its last change, in milliseconds since the epoch.
+        mark: what another content under the same key would not have: the etag, or on a disk the exact time.
+    """
 
     key: str
     size: int
     modified: int
+    mark: str
 
 
 class Storage(ABC):

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.jobs.catalog import manifest, replacements
+from strandline.jobs.catalog.as_json import from_json
+from strandline.jobs.ingest.foreign.origin import origin_of
 from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source
 from strandline.state_store.checksum import of_members
 from strandline.state_store.delta.heads import forget, marked
+from strandline.state_store.errors import StrandlineError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, remove_folder, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
@@ -65,6 +69,7 @@ def begun(lake: LakeLayout) -> list[DropIntent]:
 def finish(drop: DropIntent, lake: LakeLayout) -> None:
     """Delete all that the drop names, and then its intent; what is gone already is left out."""
     for name in drop.removed:
+        _forget_files(name, lake)
         remove_file(lake.catalog / f"{safe_name(name)}.json")
         failpoint("after-drop-definition")
     sync_folder(lake.catalog)
@@ -107,6 +112,20 @@ def _delete_tables(name: str, lake: LakeLayout) -> None:
         else:
             remove_folder(table)
         failpoint("after-drop-table")
+
+
+def _forget_files(name: str, lake: LakeLayout) -> None:
+    """Delete the record of the files that a source over a folder has seen: no other one goes on with it."""
+    file = lake.catalog / f"{safe_name(name)}.json"
+    try:
+        definition = from_json(file.read_bytes(), str(file)).definition
+    except (FileNotFoundError, StrandlineError):
+        return  # gone already; of one that does not read back, the record stays
+    origin = origin_of(definition.topic) if isinstance(definition, Source) else None
+    if origin is not None and origin.record:
+        if is_folder(record := lake.folder_record(origin.record)):
+            remove_folder(record)
+        failpoint("after-drop-record")
 
 
 def _doomed(name: str, folder: Path) -> Iterator[Path]:

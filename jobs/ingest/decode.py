@@ -23,15 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.jobs.ingest.debezium import ChangeRecords, open_changes
-from strandline.jobs.ingest.delta.values import as_type
+from strandline.jobs.ingest.foreign.values import as_type, partition_values
 from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.timestamps import reader
-from strandline.jobs.ingest.logs.delta_log import RowRecords
+from strandline.jobs.ingest.logs.foreign_log import RowRecords
 from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, RangeTotals
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ALL_HEADERS
-from strandline.jobs.model.errors import DeltaRowsRemoved, DeltaSchemaChanged
+from strandline.jobs.model.errors import DeltaRowsRemoved, DeltaSchemaChanged, ForeignRowsRemoved, ForeignSchemaChanged
 from strandline.jobs.model.relation import HEADERS, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.types import BaseType
 from strandline.state_store.wording import Name, sentence
@@ -117,7 +117,8 @@ class Decoder:
         """One row per record, good or broken; of a change stream, as many as come and go.
 
         Raises:
-            DeltaRowsRemoved, DeltaSchemaChanged: a foreign table is not what the source declares.
+            DeltaRowsRemoved, DeltaSchemaChanged, ForeignRowsRemoved, ForeignSchemaChanged: a foreign table is not
+                what the source declares.
             SourceTruncated: the table behind a change stream was emptied.
         """
         errors: Errors = {}
@@ -166,12 +167,13 @@ class Decoder:
         """Check that a stream's event has a value, a table's a key.
 
         Raises:
-            DeltaRowsRemoved: rows go from a foreign table that a stream reads.
+            DeltaRowsRemoved, ForeignRowsRemoved: rows go from a foreign table that a stream reads.
         """
         if isinstance(records, RowRecords) and records.gone and self._source.kind == "stream":
-            raise DeltaRowsRemoved(
+            removed = DeltaRowsRemoved if records.kind == "delta" else ForeignRowsRemoved
+            raise removed(
                 sentence("{} takes rows away, and '{}' is a stream", records.where, Name(self._source.name)),
-                hint="declare it as a table: CREATE TABLE … WITH (DELTA = …)",
+                hint=f"declare it as a table: CREATE TABLE … WITH ({records.kind.upper()} = …)",
             )
         if isinstance(records, ChangeRecords):
             return  # the key is a column of the row
@@ -271,21 +273,28 @@ def _of_rows(records: RowRecords, column: Column, source: Source) -> pa.Array:
     """A column of the rows of a foreign table; NULL in a version that did not have it yet.
 
     Raises:
-        DeltaSchemaChanged: it is not the column that the source declares.
+        DeltaSchemaChanged, ForeignSchemaChanged: it is not the column that the source declares.
     """
     assert records.rows is not None, "of a run of rows"
     about = sentence("column '{}' of '{}'", Name(column.name), Name(source.name))
-    if column.name not in records.rows.column_names:
-        if column.name in records.known:
+    changed = DeltaSchemaChanged if records.kind == "delta" else ForeignSchemaChanged
+    if column.name not in records.rows.column_names and column.name not in records.texts:
+        if records.known is None:
+            may_lack = not {each.name for each in source.columns}.isdisjoint(records.rows.column_names)
+        else:
+            may_lack = column.name in records.known
+        if may_lack:
             return pa.nulls(len(records), column.type.arrow())
-        raise DeltaSchemaChanged(
+        raise changed(
             f"{about} is not in {records.where}: it was dropped or renamed",
             hint="DROP the source with its views and CREATE it again over the table as it is now",
         )
     try:
+        if column.name in records.texts:
+            return partition_values(records.texts[column.name], column.type, len(records))
         return as_type(records.rows[column.name].combine_chunks(), column.type)
     except Misfit as error:
-        raise DeltaSchemaChanged(
+        raise changed(
             f"{about} has another type in {records.where}: {error}",
             hint="DROP the source with its views and CREATE it again over the table as it is now",
         ) from error

@@ -271,7 +271,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def _ends(self) -> Offsets:
-        return {topic: as_text(self._open().end_offsets(topic)) for topic in topics_of(self._sources)}
+        return {topic: as_text(self._open().settled_ends(topic)) for topic in topics_of(self._sources)}
 
     def _begun(self, start: Offsets, ends: Offsets) -> Offsets:
         """`start`, with the first offset of each partition that has appeared since."""

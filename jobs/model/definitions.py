@@ -19,6 +19,9 @@ Kind = Literal["stream", "table"]
 ALL_HEADERS = "*"
 """What `Column.header` says of a HEADERS column, which holds them all."""
 
+FOREIGN_OPTIONS = ("DELTA", "ICEBERG", "PARQUET")
+"""Options of a source that name a table of others, which it is over; each is the format of its rows, too."""
+
 CHANGE_FORMATS = ("DEBEZIUM_JSON", "DEBEZIUM_AVRO")
 """Formats of values that say of each record whether its row comes or goes."""
 
@@ -79,8 +82,8 @@ class Source:
 
     @property
     def foreign(self) -> bool:
-        """True if its rows are those of a Delta table that others write, not of a topic."""
-        return "DELTA" in self.options
+        """True if its rows are those of a table that others write, not of a topic."""
+        return any(option in self.options for option in FOREIGN_OPTIONS)
 
     @property
     def change_stream(self) -> bool:
@@ -90,7 +93,7 @@ class Source:
     @property
     def upstream(self) -> str:
         """Where its rows come from, for people: the topic, or the foreign table."""
-        return self.options.get("DELTA", self.topic)
+        return next((self.options[each] for each in FOREIGN_OPTIONS if each in self.options), self.topic)
 
     @property
     def bag(self) -> bool:

@@ -29,6 +29,12 @@ StrandlineError
 │   ├── DeltaVersionGone          source.delta_version_gone   stop
 │   ├── DeltaSchemaChanged        source.delta_schema_changed stop    names the column
 │   ├── DeltaRowsRemoved          source.delta_rows_removed   stop
+│   ├── ForeignMissing            source.foreign_missing      stop
+│   ├── ForeignUnsupported        source.foreign_unsupported  stop    names the feature
+│   ├── ForeignVersionGone        source.foreign_version_gone stop
+│   ├── ForeignChanged            source.foreign_changed      stop    names the file or snapshot
+│   ├── ForeignSchemaChanged      source.foreign_schema_changed stop  names the column
+│   ├── ForeignRowsRemoved        source.foreign_rows_removed stop
 │   ├── SourceTruncated           source.truncated            stop
 │   └── EncodeFailed              source.encode_failed        stop
 └── PipelineError
@@ -302,6 +308,45 @@ class DeltaRowsRemoved(SourceError):
     """A commit of a Delta table takes rows away, and the source is a stream. Stop: declare it as a table."""
 
     code = "source.delta_rows_removed"
+
+
+class ForeignMissing(SourceError):
+    """There is no Iceberg table or folder of Parquet files at the place that a source names. Stop: correct it."""
+
+    code = "source.foreign_missing"
+
+
+class ForeignUnsupported(SourceError):
+    """An Iceberg table or a Parquet file uses what is not read; the message names it. Stop: nothing was taken in."""
+
+    code = "source.foreign_unsupported"
+
+
+class ForeignVersionGone(SourceError):
+    """A snapshot of an Iceberg table, or a file of a table or folder, was removed before it was read. Stop: put it
+    back, or drop the source and create it again."""
+
+    code = "source.foreign_version_gone"
+
+
+class ForeignChanged(SourceError):
+    """What was taken in of an Iceberg table or a folder is not there any more as it was: a file was overwritten or
+    removed, a table rolled back. Stop: undo it, or drop the source and create it again."""
+
+    code = "source.foreign_changed"
+
+
+class ForeignSchemaChanged(SourceError):
+    """A column of an Iceberg table or a Parquet file is not what the source declares. Stop: drop the source and create
+    it again."""
+
+    code = "source.foreign_schema_changed"
+
+
+class ForeignRowsRemoved(SourceError):
+    """A snapshot of an Iceberg table takes rows away, and the source is a stream. Stop: declare it as a table."""
+
+    code = "source.foreign_rows_removed"
 
 
 class SourceTruncated(SourceError):

@@ -133,7 +133,9 @@ class IngestSettings(_Section):
     trigger_seconds: float = Field(default=0.2, gt=0)
     # A look at a folder takes 0.1 ms, at an object store a request; a commit of another engine takes a second or more.
     delta_seconds: float = Field(
-        default=1.0, gt=0, description="between two looks for versions of foreign Delta tables"
+        default=1.0,
+        gt=0,
+        description="between two looks for new versions of tables, and new files of folders, that others write",
     )
     # A clock that is wrong by minutes and a time zone that is wrong by up to 14 hours pass; a typing error in the date
     # and the 9999-12-31 that stands for "never" do not.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.lag import lag
-from strandline.jobs.ingest.logs.delta_log import check_readable
+from strandline.jobs.ingest.logs.foreign_log import check_readable
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.refresh.context import Owner
 from strandline.jobs.ivm.refresh.full_recompute import current_head
@@ -204,7 +204,7 @@ def check_kept(settings: Settings, lake: LakeLayout, source: Source) -> None:
     """Raise OffsetsVanished unless the topic still has every record from its beginning; DeltaVersionGone unless the
     Delta table of a source has every version from the one on that it begins with."""
     if source.foreign:
-        check_readable(source.topic, settings)
+        check_readable(source.topic, settings, lake)
         return
     begins = open_log(settings, lake).begin_offsets(source.topic)
     gone = [f"0 to {first - 1} of partition {partition}" for partition, first in begins.items() if first > 0]

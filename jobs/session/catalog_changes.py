@@ -257,8 +257,8 @@ def ensure_topic(definition: Definition, settings: Settings, lake: LakeLayout) -
 
 
 def resolved_source(statement: CreateSource, catalog: Catalog, settings: Settings, lake: LakeLayout) -> CreateSource:
-    """A statement as it is to be registered: with what it leaves to a Delta table or to the schema registry; one over a
-    topic once the topic is known not to contradict it.
+    """A statement as it is to be registered: with what it leaves to a table of others or to the schema registry;
+    one over a topic once the topic is known not to contradict it.
 
     Raises:
         SqlError, SourceError: as of `foreign.resolved`, `registered.with_registered_columns` and `check_topic`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from strandline.jobs.model.definitions import Kind
+from strandline.jobs.model.definitions import FOREIGN_OPTIONS, Kind
 from strandline.jobs.model.errors import SqlError, SqlSyntaxError
 from strandline.jobs.sql import size
 from strandline.jobs.sql.clauses import Clauses
@@ -364,7 +364,7 @@ class Grammar(ChangeClauses, FunctionClauses):
         columns = self._declared_columns() if kind and self._match(TokenType.L_PAREN) else ()
         names = self._column_names() if not kind and self._match(TokenType.L_PAREN) else ()
         options = self._options()
-        foreign = kind is not None and any(each.name == "DELTA" for each in options)
+        foreign = kind is not None and any(each.name in FOREIGN_OPTIONS for each in options)
         registered = kind is not None and not self._curr  # columns from the schema registry
         if read_only and not columns and not foreign and not registered:
             self.raise_error("expected columns in parentheses: a SOURCE is read from its topic, not from a query")

@@ -60,7 +60,7 @@ class Statement:
 class CreateSource(Statement):
     """`CREATE [SOURCE] STREAM|TABLE name (columns) WITH (options)`; a SOURCE is read only: others write its topic.
 
-    Over a Delta table of others, or with schemas in a registry, it may come without columns: `foreign` and `registered`
+    Over a table of others, or with schemas in a registry, it may come without columns: `foreign` and `registered`
     of `jobs.session.define` fill them in."""
 
     name: str

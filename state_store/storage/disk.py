@@ -117,7 +117,7 @@ class DiskStorage(Storage):
                 about = (self._root / key).stat()
             except FileNotFoundError:  # removed since it was listed
                 continue
-            yield ListedObject(key, about.st_size, about.st_mtime_ns // 1_000_000)
+            yield ListedObject(key, about.st_size, about.st_mtime_ns // 1_000_000, str(about.st_mtime_ns))
 
     def folders(self, folder: str) -> Iterator[str]:
         # By the names alone: `a` before `a-`, though what is in them lists the other way round.

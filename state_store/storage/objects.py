@@ -212,7 +212,8 @@ class ObjectStorage(Storage):
             found = [each for page in obstore.list(self._store, folder, chunk_size=_PAGE) for each in page]
         for each in sorted(found, key=lambda each: each["path"]):
             if not hidden(each["path"]):
-                yield ListedObject(each["path"], each["size"], int(each["last_modified"].timestamp() * 1000))
+                modified = int(each["last_modified"].timestamp() * 1000)
+                yield ListedObject(each["path"], each["size"], modified, _etag(each))
 
     def folders(self, folder: str) -> Iterator[str]:
         folder = checked_folder(folder)

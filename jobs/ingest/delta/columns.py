@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from strandline.jobs.ingest.foreign.columns import Node
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import SqlType
 
@@ -38,27 +38,6 @@ _PLAIN: Final[Mapping[str, SqlType]] = {
 }
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 _ID: Final = "delta.columnMapping.id"
-
-
-@dataclass(frozen=True)
-class Node:
-    """A column, a field of a struct, or the inside of an array or map, and where it lies in a data file.
-
-    Attributes:
-        name: lower case.
-        type: None where the language has none for it.
-        delta_type: as Delta's schema says it, for messages.
-        physical: the name in data files.
-        id: the number of its field in data files, where columns are mapped by id.
-        inner: of a struct its fields; of an array its element; of a map its key and value.
-    """
-
-    name: str
-    type: SqlType | None
-    delta_type: str
-    physical: str
-    id: int | None = None
-    inner: tuple[Node, ...] = field(default=())
 
 
 def columns_of(schema: str, mode: str) -> tuple[Node, ...]:

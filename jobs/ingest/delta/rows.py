@@ -11,7 +11,6 @@ A commit that only rearranges rows (OPTIMIZE, ZORDER BY, REORG) says so in its a
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,40 +20,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.jobs.ingest.delta.table import live_rows
-from strandline.jobs.ingest.delta.values import conformed, found_in, named, partition_values, path_of
+from strandline.jobs.ingest.foreign.difference import without_shared
+from strandline.jobs.ingest.foreign.table import Changes
+from strandline.jobs.ingest.foreign.values import conformed, found_in, named, partition_values, path_of
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model.errors import DeltaSchemaChanged, DeltaUnsupported
 from strandline.state_store.delta.deletion_vectors import deleted_positions
 from strandline.state_store.delta.rows import CHANGE_TYPE, INSERTIONS
 from strandline.state_store.errors import CorruptState, KeyRefused, VersionGone
-from strandline.state_store.row_lanes import row_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from strandline.jobs.ingest.delta.columns import Node
-    from strandline.jobs.ingest.delta.table import Action, Commit, ForeignTable, Schema
+    from strandline.jobs.ingest.delta.table import Action, Commit, ForeignDelta, Schema
+    from strandline.jobs.ingest.foreign.columns import Node
 
 _BATCH: Final = 10_000
 """Rows that are read at once: as many as a run of records has."""
 
 
-@dataclass(frozen=True)
-class Changes:
-    """Some rows of a version, all of which come or all of which go.
-
-    Attributes:
-        rows: the columns that the language has types for, by their names.
-        gone: they are taken away.
-    """
-
-    rows: pa.Table
-    gone: bool = False
-
-
-def rows_of(table: ForeignTable, version: int, first: int = 0) -> Iterator[pa.Table]:
+def rows_of(table: ForeignDelta, version: int, first: int = 0) -> Iterator[pa.Table]:
     """The rows of a version, in the order of its files' paths, from the one at place `first` on.
 
     Raises:
@@ -74,13 +61,13 @@ def rows_of(table: ForeignTable, version: int, first: int = 0) -> Iterator[pa.Ta
                 first = 0
 
 
-def count_of(table: ForeignTable, version: int) -> int:
+def count_of(table: ForeignDelta, version: int) -> int:
     """How many rows a version has."""
     reader = _Reader(table, version)
     return sum(reader.count(body) for body in table.files(version))
 
 
-def changes_of(table: ForeignTable, version: int) -> Iterator[Changes]:
+def changes_of(table: ForeignDelta, version: int) -> Iterator[Changes]:
     """What a commit changes: first the rows that go, then those that come. Errors as of `rows_of`."""
     commit = table.commit(version)
     after = _Reader(table, version)
@@ -95,7 +82,7 @@ def changes_of(table: ForeignTable, version: int) -> Iterator[Changes]:
             yield from (Changes(rows) for rows in after.live(body))
 
 
-def check_files(table: ForeignTable, version: int, *, snapshot: bool) -> None:
+def check_files(table: ForeignDelta, version: int, *, snapshot: bool) -> None:
     """Raise DeltaVersionGone unless the files are there that hold the rows of a version, or what its commit changes."""
     commit = table.commit(version)
     bodies = table.files(version) if snapshot else commit.changes or (*commit.adds, *commit.removes)
@@ -105,7 +92,7 @@ def check_files(table: ForeignTable, version: int, *, snapshot: bool) -> None:
             raise table.gone(version, f"VACUUM took the file '{name}'")
 
 
-def _compared(table: ForeignTable, commit: Commit, after: _Reader) -> Iterator[Changes]:
+def _compared(table: ForeignDelta, commit: Commit, after: _Reader) -> Iterator[Changes]:
     """The rows that are in the files of one side only, each as often as it is there more often."""
     before = _Reader(table, commit.version - 1)
     was = {str(body["path"]): body for body in commit.removes}
@@ -120,13 +107,13 @@ def _compared(table: ForeignTable, commit: Commit, after: _Reader) -> Iterator[C
             came.append(second)
     gone += [rows for body in _with_partitions(table, commit.version - 1, was) for rows in before.live(body)]
     if gone and came:
-        only_gone, only_came = _apart(_whole(gone, before), _whole(came, after))
+        only_gone, only_came = without_shared(_whole(gone, before), _whole(came, after))
         gone, came = [only_gone], [only_came]
     yield from (Changes(rows, gone=True) for rows in gone if rows.num_rows)
     yield from (Changes(rows) for rows in came if rows.num_rows)
 
 
-def _with_partitions(table: ForeignTable, version: int, removed: Mapping[str, Action]) -> list[Action]:
+def _with_partitions(table: ForeignDelta, version: int, removed: Mapping[str, Action]) -> list[Action]:
     """The files that are removed, with the values of their partitions.
 
     A removal may leave them out, as those of RESTORE do: then they are those of the file in the version before.
@@ -142,39 +129,10 @@ def _whole(parts: Sequence[pa.Table], reader: _Reader) -> pa.Table:
     return pa.concat_tables([reader.empty, *parts])
 
 
-def _apart(gone: pa.Table, came: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The two without the rows that they share. Rows are the same if their values are, in columns of the same types."""
-    if gone.schema != came.schema or not gone.num_rows or not came.num_rows:
-        return gone, came
-    keys = np.concatenate([row_hashes(gone), row_hashes(came)], axis=1)
-    order = np.lexsort((keys[1], keys[0]))
-    sign = np.concatenate([np.full(gone.num_rows, -1), np.full(came.num_rows, 1)])[order]
-    ordered = keys[:, order]
-    starts = np.flatnonzero(np.r_[True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)])
-    sizes = np.diff(np.r_[starts, len(order)])
-    # Of each group of equal rows, those of the side that has fewer are all left out, and as many of the other.
-    net = np.repeat(np.add.reduceat(sign, starts), sizes)
-    kept = np.zeros(len(order), np.bool_)
-    for weight in (-1, 1):
-        of_side = sign == weight
-        running = np.cumsum(of_side)
-        before = np.repeat((running - of_side)[starts], sizes)
-        kept |= of_side & (running - before <= weight * net)
-    mask = np.zeros(len(order), np.bool_)
-    mask[order] = kept
-    return gone.filter(pa.array(mask[: gone.num_rows])), came.filter(pa.array(mask[gone.num_rows :]))
-
-
-def row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
-    """The two lanes of each row (`state_store.digest`), of shape (2, rows)."""
-    parts = [row_lanes(batch) for batch in rows.to_batches() if batch.num_rows]
-    return np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.uint64)
-
-
 class _Reader:
     """Reads data files as rows of one version."""
 
-    def __init__(self, table: ForeignTable, version: int) -> None:
+    def __init__(self, table: ForeignDelta, version: int) -> None:
         self._table, self._version = table, version
         self._schema: Schema = table.schema(version)
         self._columns = [each for each in self._schema.columns if each.type is not None]
@@ -249,7 +207,7 @@ class _Reader:
             found = places.get(node.name)
             try:
                 if node.name in self._schema.partitions:
-                    columns[node.name] = partition_values(self._partition(body, node), node, rows)
+                    columns[node.name] = partition_values(self._partition(body, node), node.type, rows)
                 elif found is None or batch is None:
                     columns[node.name] = pa.nulls(rows, node.type.arrow())
                 else:

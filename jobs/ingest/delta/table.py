@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.ingest.delta.columns import Node, columns_of
+from strandline.jobs.ingest.delta.columns import columns_of
 from strandline.jobs.model.errors import DeltaMissing, DeltaUnsupported, DeltaVersionGone
 from strandline.state_store.delta.log import LOG, commit_file, last_commit_from, listed_commits
 from strandline.state_store.files import place_of
@@ -27,6 +27,7 @@ from strandline.state_store.paths import file_names, open_file, side_by_side
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from strandline.jobs.ingest.foreign.columns import Node
     from strandline.state_store.files import Place
     from strandline.state_store.paths import LakePath
 
@@ -130,7 +131,7 @@ def live_rows(body: Action) -> int | None:
     return int(stats["numRecords"]) - int(gone)
 
 
-class ForeignTable:
+class ForeignDelta:
     """A table at a path. Not safe for two threads.
 
     Raises (all methods):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
+from strandline.jobs.model.definitions import FOREIGN_OPTIONS
 from strandline.jobs.model.errors import NotSupported, OptionRefused, UnknownName
 from strandline.jobs.model.types import BaseType
 
@@ -27,8 +28,6 @@ NULLABLE_OPTIONS: dict[Role, str] = {
     "value": "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
 }
 """The options of a source that say how PROTOBUF keeps a NULL apart from a default."""
-ROWS = "DELTA"
-"""Of a source over a foreign Delta table: its rows are columns already."""
 FORMATS = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED", "KAFKA")
 
 
@@ -59,11 +58,11 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
     if not wanted:
         return None
     name = (source.key_format if key else source.value_format).upper()
+    if name in FOREIGN_OPTIONS:
+        return None  # its rows are columns already
     # As in ksqlDB: a key of one column is that column's value, a value is always an object or record.
     bare = key and len(wanted) == 1
     match name:
-        case "DELTA":
-            return None
         case "JSON":
             from strandline.jobs.ingest.formats.json_format import JsonFormat
 

@@ -144,6 +144,10 @@ class KafkaLog:
         """{partition: the last stable offset}: only records of open transactions lie beyond it."""
         return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
+    def settled_ends(self, topic: str) -> dict[int, int]:
+        """The ends: what is committed stays."""
+        return self.end_offsets(topic)
+
     def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
         self._wait.wait(offsets, seconds)
 

@@ -78,6 +78,10 @@ class LocalLog:
         """{partition: the end}, all after the same segment: a call of `produce` is in all of them or in none."""
         return {number: part.end for number, part in enumerate(self._head(self._described(topic)).parts)}
 
+    def settled_ends(self, topic: str) -> dict[int, int]:
+        """The ends: what is committed stays."""
+        return self.end_offsets(topic)
+
     def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
         """Look at the topics' ends again and again. Raises TopicMissing."""
         pause = _LOOK_FAR_SECONDS if isinstance(self._lake.root, Location) else _LOOK_SECONDS

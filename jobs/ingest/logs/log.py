@@ -122,6 +122,11 @@ class Log(Protocol):
         """{partition: offset after the last committed record}. Raises TopicMissing."""
         ...
 
+    def settled_ends(self, topic: str) -> dict[int, int]:
+        """The ends for a run that is going to read up to there: of a log that others keep, the same. A folder of files
+        keeps none, so what is new there is written down first."""
+        ...
+
     def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
         """Return when a partition has a committed record at or after its offset, or after `seconds`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal
 
-from strandline.jobs.ingest.delta.origin import origin_of
+from strandline.jobs.ingest.foreign.origin import origin_of
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
@@ -98,15 +98,15 @@ def _written(lake: LakeLayout) -> TopicsKind | None:
 
 
 def open_log(settings: Settings, lake: LakeLayout) -> Log:
-    """The log of this installation: Kafka when brokers are set, else the files in the lake; and foreign Delta tables.
+    """The log of this installation: Kafka when brokers are set, else the files in the lake; and the tables of others.
 
     Raises:
         TopicsElsewhere: the lake's topics are of the other kind.
     """
-    from strandline.jobs.ingest.logs.delta_log import DeltaLog, Logs
+    from strandline.jobs.ingest.logs.foreign_log import ForeignTables, Logs
 
     check_kind(settings, lake)
-    foreign = DeltaLog(settings.storage.options(), settings.ingest.delta_seconds)
+    foreign = ForeignTables(settings.storage.options(), lake, settings.ingest.delta_seconds)
     if settings.kafka.bootstrap_servers:
         from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 

@@ -237,7 +237,8 @@ def lake_image(lake: LakeLayout, only: Collection[str] | None = None) -> Image:
     chosen = [each for each in found if only is None or each.table in only]
     heads = _heads(chosen)
     files = [file for each in chosen if each.table in heads for file in _of_table(each, heads[each.table].version)]
-    return Image(heads, (*files, *_below(lake.root, "topics"), *about), definitions)
+    sources = (file for folder in ("topics", "folders") for file in _below(lake.root, folder))
+    return Image(heads, (*files, *sources, *about), definitions)
 
 
 def definitions_of(lake: LakeLayout) -> dict[str, str]:

@@ -1,7 +1,11 @@
-"""CREATE STREAM and CREATE TABLE over a Delta table of others: what the statement leaves to the table, filled in.
+"""CREATE STREAM and CREATE TABLE over a table of others: what the statement leaves to the table, filled in.
 
     CREATE TABLE orders WITH (DELTA = 's3://shop/orders', KEY = 'id')
     -> columns and types from the table's newest version, START_VERSION = that version
+    CREATE STREAM clicks WITH (ICEBERG = 'prod.web.clicks')
+    -> the same, START_VERSION = the newest snapshot
+    CREATE STREAM events WITH (PARQUET = 's3://landing/events')
+    -> columns and types from the first file, and a new record of the files that are seen
 
 What was filled in once stays: a statement that is applied again means the same, whatever the table is by then.
 """
@@ -9,16 +13,21 @@ What was filled in once stays: a statement that is applied again means the same,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
+from uuid import uuid4
 
-from strandline.jobs.ingest.delta.origin import Origin, origin_of
-from strandline.jobs.ingest.formats.format import ROWS
-from strandline.jobs.ingest.logs.delta_log import open_table
+import pyarrow as pa
+
+from strandline.jobs.ingest.delta.versions import open_delta
+from strandline.jobs.ingest.foreign.columns import PATH
+from strandline.jobs.ingest.foreign.origin import Origin, of_folder, origin_of
+from strandline.jobs.ingest.foreign.values import as_type
+from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Column, Source
-from strandline.jobs.model.errors import NotSupported, OptionRefused, TypeMismatch, UnknownName
+from strandline.jobs.model.definitions import FOREIGN_OPTIONS, Column, Source
+from strandline.jobs.model.errors import ForeignMissing, NotSupported, OptionRefused, TypeMismatch, UnknownName
 from strandline.jobs.model.options import RETENTION_OPTIONS
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import SqlType
@@ -32,59 +41,96 @@ from strandline.state_store.storage.open import disk_folder
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.ingest.delta.columns import Node
-    from strandline.jobs.ingest.delta.table import ForeignTable
+    from strandline.jobs.ingest.delta.table import ForeignDelta
+    from strandline.jobs.ingest.foreign.columns import Node
+    from strandline.jobs.ingest.foreign.iceberg import IcebergTable
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
+    from strandline.state_store.storage.open import StorageOptions
 
-DELTA: Final = "DELTA"
+_DELTA, _ICEBERG, _PARQUET = FOREIGN_OPTIONS
 _START: Final = "START_VERSION"
 _KEY: Final = "KEY"
-_OWN_OPTIONS: Final = (DELTA, _START, _KEY, "TIMESTAMP", "TIMESTAMP_FORMAT", *RETENTION_OPTIONS)
+_OWN_OPTIONS: Final = (_KEY, "TIMESTAMP", "TIMESTAMP_FORMAT", *RETENTION_OPTIONS)
+_WHAT: Final[Mapping[str, str]] = {
+    _DELTA: "a source over a Delta table",
+    _ICEBERG: "a source over an Iceberg table",
+    _PARQUET: "a source over a folder of Parquet files",
+}
+
+Nodes = dict[str, "Node"]
+"""{column over there: what it is}."""
 
 
 def is_foreign(statement: CreateSource) -> bool:
-    """True if a statement declares a source over a Delta table."""
-    return _option(statement, DELTA) is not None
+    """True if a statement declares a source over a table of others."""
+    return any(each.name in FOREIGN_OPTIONS for each in statement.options)
 
 
 def resolved(statement: CreateSource, catalog: Catalog, lake: LakeLayout, settings: Settings) -> CreateSource:
     """The statement with columns, and with the version that the source begins with; any other source as it is.
 
     Raises:
-        DeltaMissing, DeltaUnsupported, DeltaVersionGone: the table cannot be read.
+        DeltaMissing, DeltaUnsupported, DeltaVersionGone, ForeignMissing, ForeignUnsupported, ForeignVersionGone: the
+            table cannot be read.
         NotSupported: a column has a type or a name that the language does not have.
         TypeMismatch, UnknownName: a declared column is not in the table, or has another type there.
         OptionRefused: an option has a wrong value.
     """
-    place = _option(statement, DELTA)
-    if place is None:
+    places = [each for each in statement.options if each.name in FOREIGN_OPTIONS]
+    if not places:
         return statement
+    place = places[0]
+    if len(places) > 1:
+        raise error(OptionRefused, places[1], f"a source is over one table: {place.name}, or {places[1].name}")
     location = _absolute(place)
     found = None if statement.name in catalog.broken else catalog.find(statement.name)
-    existing = found if isinstance(found, Source) and found.options.get(DELTA) == location else None
+    existing = found if isinstance(found, Source) and found.options.get(place.name) == location else None
     start = _option(statement, _START)
-    if start is not None and not re.fullmatch(r"\d{1,18}", start.value):
+    if start is not None and not re.fullmatch(r"\d{1,19}", start.value):
         raise error(OptionRefused, start, f"{_START} is a version of the table, 0 or more, not '{start.value}'")
     columns = statement.columns
     if existing is not None and not columns and _keys(statement) == existing.key:
         columns = declared(existing.columns, statement)
-    table = open_table(location, settings.storage.options())
+    known = existing.topic if existing is not None else _begun(statement, lake, place.name, location)
+    origin = origin_of(known) if known is not None else None
+    table = _Place(place.name, location, settings.storage.options())
     if not columns or existing is None:
         columns = _columns(statement, table)
-    if start is None:
-        known = existing.topic if existing is not None else _begun(statement, lake, location)
-        origin = origin_of(known) if known is not None else None
-        start = Option(_START, str(origin.version if origin is not None and origin.snapshot else table.head()))
-        # The rows that are there are part of the stream: only a version that was asked for leaves them out.
-        start = replace(start, value=f"{start.value}{_WITH_ROWS}" if statement.kind == "stream" else start.value)
-    others = tuple(each for each in statement.options if each.name not in (DELTA, _START, _KEY))
-    options = (replace(place, value=location), start, *others)
+    others = tuple(each for each in statement.options if each.name not in (place.name, _KEY, _START))
+    if place.name == _PARQUET:
+        record = origin.record if origin is not None else uuid4().hex
+        options = (replace(place, value=f"{location}@{record}"), *((start,) if start is not None else ()), *others)
+    else:
+        options = (replace(place, value=location), _started(statement, table, existing, origin), *others)
     return replace(statement, columns=columns, options=options)
 
 
 _WITH_ROWS: Final = "@"
 """After the version of a stream that begins with the rows which are there."""
+_NUMBER: Final = "/"
+"""Between a snapshot of Iceberg and its sequence number, which is the version."""
+
+
+def _started(statement: CreateSource, table: _Place, existing: Source | None, origin: Origin | None) -> Option:
+    """START_VERSION, as it was said or with the version that it has been; else the newest one."""
+    said = _option(statement, _START)
+    # The rows that are there are part of the stream: only a version that was asked for leaves them out.
+    with_rows = _WITH_ROWS if statement.kind == "stream" and said is None else ""
+    if table.option == _DELTA:
+        if said is not None:
+            return said
+        version = str(origin.version if origin is not None and origin.snapshot else table.delta().head())
+        return Option(_START, f"{version}{with_rows}")
+    begun = existing.options.get(_START, "") if existing is not None else ""
+    if origin is not None and begun and (begun == said.value if said is not None else origin.snapshot):
+        first = origin.version if origin.snapshot else origin.version + 1
+        return Option(_START, f"{begun}{_NUMBER}{first}{with_rows}")
+    number, snapshot = table.iceberg().start_of(int(said.value) if said is not None else None)
+    if said is None and origin is not None and origin.snapshot:  # the definition's file is lost: the rows say it
+        number = origin.version
+    place = said or Option(_START, "")
+    return replace(place, value=f"{snapshot}{_NUMBER}{number}{with_rows}")
 
 
 def foreign_options(statement: CreateSource, columns: tuple[Column, ...], options: Sequence[Option]) -> SourceOptions:
@@ -93,21 +139,58 @@ def foreign_options(statement: CreateSource, columns: tuple[Column, ...], option
     Raises:
         OptionRefused, UnknownName: as of `source_options`.
     """
-    given = allowed(options, _OWN_OPTIONS, "a source over a Delta table")
-    text = given[_START].value
-    with_rows = statement.kind == "table" or text.endswith(_WITH_ROWS)
-    version = int(text.removesuffix(_WITH_ROWS))
-    location = given[DELTA].value
-    origin = Origin(location, version if with_rows else version - 1, with_rows)
+    (name,) = (each.name for each in options if each.name in FOREIGN_OPTIONS)
+    starts = () if name == _PARQUET else (_START,)
+    given = allowed(options, (name, *starts, *_OWN_OPTIONS), _WHAT[name])
+    location, started = given[name].value, {}
+    if name == _PARQUET:
+        location, _, record = location.rpartition("@")
+        origin = of_folder(location, record)
+    else:
+        text = given[_START].value
+        with_rows = statement.kind == "table" or text.endswith(_WITH_ROWS)
+        begun, _, number = text.removesuffix(_WITH_ROWS).partition(_NUMBER)
+        version = int(number or begun)
+        kind: Literal["delta", "iceberg"] = "delta" if name == _DELTA else "iceberg"
+        origin = Origin(location, version if with_rows else version - 1, with_rows, kind)
+        started = {_START: begun}
     timestamp, pattern = time_options(given, columns)
     return SourceOptions(
         topic=str(origin),
-        key_format=ROWS,
-        value_format=ROWS,
+        key_format=name,
+        value_format=name,
         timestamp=timestamp,
         timestamp_format=pattern,
-        other={DELTA: location, _START: str(version), **kept_rows(given)},
+        other={name: location, **started, **kept_rows(given)},
     )
+
+
+class _Place:
+    """A table of others that a statement names; it is opened when it is asked."""
+
+    def __init__(self, option: str, location: str, storage: StorageOptions) -> None:
+        self.option, self.location = option, location
+        self._storage = storage
+
+    def delta(self) -> ForeignDelta:
+        return open_delta(self.location, self._storage)
+
+    def iceberg(self) -> IcebergTable:
+        from strandline.jobs.ingest.foreign.iceberg import open_iceberg
+
+        return open_iceberg(self.location, self._storage)
+
+    def nodes(self) -> Nodes | None:
+        """Its columns; None of a folder in which there is no file yet."""
+        if self.option == _DELTA:
+            table = self.delta()
+            return {node.name: node for node in table.schema(table.head()).columns}
+        if self.option == _ICEBERG:
+            return {node.name: node for node in self.iceberg().columns}
+        from strandline.jobs.ingest.foreign.parquet_folder import columns_of_folder, folder_at
+
+        found = columns_of_folder(folder_at(self.location, self._storage))
+        return None if found is None else {node.name: node for node in found}
 
 
 def _option(statement: CreateSource, name: str) -> Option | None:
@@ -115,11 +198,16 @@ def _option(statement: CreateSource, name: str) -> Option | None:
 
 
 def _absolute(place: Option) -> str:
-    """The path or URL that does not depend on where the command is started."""
+    """The path or URL that does not depend on where the command is started; of a catalog's table its name."""
+    if place.name == _ICEBERG:
+        from strandline.jobs.ingest.foreign.iceberg import is_named
+
+        if is_named(place.value):
+            return place.value
     try:
         folder = disk_folder(place.value)
     except SettingsError as refused:
-        raise error(OptionRefused, place, f"{DELTA} names no table: {refused.message}", refused.hint) from refused
+        raise error(OptionRefused, place, f"{place.name} names no table: {refused.message}", refused.hint) from refused
     return str(folder) if folder is not None else place.value.rstrip("/")
 
 
@@ -129,12 +217,16 @@ def _keys(statement: CreateSource) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in option.value.split(",")) if option is not None else ()
 
 
-def _begun(statement: CreateSource, lake: LakeLayout, location: str) -> str | None:
+def _begun(statement: CreateSource, lake: LakeLayout, option: str, location: str) -> str | None:
     """The topic that the event log of a definition whose file is lost was read from."""
     log = statement.name if statement.kind == "stream" else tables.log_below(statement.name)
     head = reader.head(lake.table(log))
     known = head.record.offsets if head is not None else {}
-    return next((topic for topic in known if (found := origin_of(topic)) and found.location == location), None)
+    for topic in known:
+        found = origin_of(topic)
+        if found is not None and (found.kind.upper(), found.location) == (option, location):
+            return topic
+    return None
 
 
 def declared(columns: Sequence[Column], statement: CreateSource) -> tuple[DeclaredColumn, ...]:
@@ -147,45 +239,67 @@ def declared(columns: Sequence[Column], statement: CreateSource) -> tuple[Declar
     )
 
 
-def _columns(statement: CreateSource, table: ForeignTable) -> tuple[DeclaredColumn, ...]:
+def _columns(statement: CreateSource, table: _Place) -> tuple[DeclaredColumn, ...]:
     """The columns that a statement declares, checked against those of the table; or all of the table's."""
-    nodes = {node.name: node for node in table.schema(table.head()).columns}
+    nodes = table.nodes()
+    if nodes is None:
+        if statement.columns:
+            return statement.columns
+        raise ForeignMissing(
+            f"there is no Parquet file in '{table.location}' yet, so there are no columns",
+            hint=f"declare them: CREATE {statement.kind.upper()} {statement.name} (…) WITH (…); or put a file there",
+        )
     if statement.columns:
+        fits = _widens if table.option == _PARQUET else _is_same
         for column in statement.columns:
-            _check_declared(column, nodes, table)
+            _check_declared(column, nodes, table.location, fits)
         return statement.columns
     keys = _keys(statement)
     option = _option(statement, _KEY)
     for name in keys:
         if name not in nodes and option is not None:
             raise UnknownName.among("column", name, nodes, line=option.line, column=option.column)
-    found = [Column(node.name, _readable(node, nodes, table, statement), node.name in keys) for node in nodes.values()]
+    found = [Column(n.name, _readable(n, nodes, table.location, statement), n.name in keys) for n in nodes.values()]
     return declared(found, statement)
 
 
-def _check_declared(column: DeclaredColumn, nodes: dict[str, Node], table: ForeignTable) -> None:
+def _check_declared(column: DeclaredColumn, nodes: Nodes, where: str, fits: Callable[[Node, SqlType], bool]) -> None:
     node = nodes.get(column.name)
     if node is None:
         raise UnknownName.among("column", column.name, nodes, line=column.line, column=column.column)
-    if node.type != column.type:
+    if not fits(node, column.type):
         raise TypeMismatch(
-            f"column '{column.name}' is {node.type or node.delta_type} in '{table.path}', not {column.type}",
+            f"column '{column.name}' is {node.type or node.said} in '{where}', not {column.type}",
             line=column.line,
             column=column.column,
             hint="leave the columns out: they are taken from the table",
         )
 
 
-def _readable(node: Node, nodes: dict[str, Node], table: ForeignTable, statement: CreateSource) -> SqlType:
+def _is_same(node: Node, wanted: SqlType) -> bool:
+    return node.type == wanted
+
+
+def _widens(node: Node, wanted: SqlType) -> bool:
+    """True if a file's values are some of the type, or a folder's name says them, which is text."""
+    if node.said == PATH:
+        return True
+    try:
+        return node.type is not None and as_type(pa.nulls(0, node.type.arrow()), wanted) is not None
+    except Misfit:
+        return False
+
+
+def _readable(node: Node, nodes: Nodes, where: str, statement: CreateSource) -> SqlType:
     """The type of a column that the language can name and hold."""
     fits = [each for each in nodes.values() if each.type is not None and not _is_taken(each.name)]
     listed = ", ".join(f"{each.name} {each.type}" for each in fits)
     hint = f"name the columns to read: CREATE {statement.kind.upper()} {statement.name} ({listed}) WITH (…)"
     if node.type is None:
-        what = f"column '{node.name}' of '{table.path}' is {node.delta_type.upper()}, which the language does not have"
+        what = f"column '{node.name}' of '{where}' is {node.said.upper()}, which the language does not have"
         raise NotSupported(what, line=statement.line, column=statement.column, hint=hint)
     if _is_taken(node.name):
-        what = f"column '{node.name}' of '{table.path}' has a name that is reserved here"
+        what = f"column '{node.name}' of '{where}' has a name that is reserved here"
         raise NotSupported(what, line=statement.line, column=statement.column, hint=hint)
     return node.type
 

@@ -35,6 +35,8 @@ class _Topic:
     def end_offsets(self, _topic: str) -> dict[int, int]:
         return {0: self.begin + len(self.terms)}
 
+    settled_ends = end_offsets
+
     def span(self, _topic: str, _partition: int, start: int, end: int) -> int:
         return max(end - start, 0)
 

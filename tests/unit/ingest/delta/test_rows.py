@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.jobs.ingest.delta.rows import changes_of, check_files, rows_of
-from strandline.jobs.ingest.delta.table import ForeignTable
+from strandline.jobs.ingest.delta.table import ForeignDelta
 from strandline.jobs.model.errors import DeltaMissing, DeltaUnsupported, DeltaVersionGone, SourceError
 from tests.support.foreign_log import ForeignLog
 from tests.support.lakes import s3_folder
@@ -27,12 +27,12 @@ def ids(*values: int | None) -> pa.Table:
 
 def changes(log: ForeignLog, version: int) -> list[tuple[int, dict[str, Any]]]:
     """(weight, row), in order."""
-    found = changes_of(ForeignTable(log.path), version)
+    found = changes_of(ForeignDelta(log.path), version)
     return [(-1 if each.gone else 1, row) for each in found for row in each.rows.to_pylist()]
 
 
 def rows(log: ForeignLog, version: int, first: int = 0) -> list[dict[str, Any]]:
-    return [row for part in rows_of(ForeignTable(log.path), version, first) for row in part.to_pylist()]
+    return [row for part in rows_of(ForeignDelta(log.path), version, first) for row in part.to_pylist()]
 
 
 @pytest.fixture
@@ -198,8 +198,8 @@ def test_what_vacuum_took_is_said_with_what_to_do(log: ForeignLog) -> None:
         changes(log, 2)
     assert "CREATE it again" in str(gone.value)
     with pytest.raises(DeltaVersionGone):
-        check_files(ForeignTable(log.path), 1, snapshot=True)
-    check_files(ForeignTable(log.path), 2, snapshot=True)
+        check_files(ForeignDelta(log.path), 1, snapshot=True)
+    check_files(ForeignDelta(log.path), 2, snapshot=True)
 
 
 @pytest.mark.parametrize(
@@ -231,18 +231,18 @@ def test_columns_without_a_type_are_left_out(log: ForeignLog) -> None:
 def test_a_commit_says_its_own_time(log: ForeignLog) -> None:
     log.begin([ID], configuration={"delta.enableInCommitTimestamps": "true"})
     log.commit(inCommitTimestamp=77)
-    assert ForeignTable(log.path).timestamp(1) == 77
+    assert ForeignDelta(log.path).timestamp(1) == 77
 
 
 def test_there_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(DeltaMissing, match="there is no Delta table"):
-        ForeignTable(tmp_path).head()
+        ForeignDelta(tmp_path).head()
 
 
 def test_a_table_that_was_made_anew_is_read_anew(log: ForeignLog) -> None:
     log.begin([ID])
     log.commit(log.add("a.parquet", ids(1)))
-    table = ForeignTable(log.path)
+    table = ForeignDelta(log.path)
     assert (table.head(), table.schema(1).id) == (1, "one")
     for file in (log.path / "_delta_log").iterdir():
         file.unlink()
@@ -261,7 +261,7 @@ def test_a_table_on_an_object_store_is_read_as_one_on_a_disk(log: ForeignLog, s3
         for part in file.relative_to(log.path).parts:
             place = place / part
         place.replace(file.read_bytes())
-    table = ForeignTable(there)
+    table = ForeignDelta(there)
     assert table.head() == 2
     assert [row for part in rows_of(table, 2) for row in part.to_pylist()] == [{"id": 0}, {"id": 2}]
     assert [(each.gone, each.rows.to_pylist()) for each in changes_of(table, 2)] == [(True, [{"id": 1}])]

@@ -1,39 +1,41 @@
-"""Foreign Delta tables as logs: one partition each, whose records are rows that come or go.
+"""Tables of others as logs: one partition each, whose records are rows that come or go.
 
     offset = version × 2³² + place in the version       12·2³² … 12·2³² + 999   the rows of version 12, a snapshot
                                                         13·2³² …                what goes in version 13, then what comes
 
-Places are those in which `jobs.ingest.delta.rows` gives the rows, which depend on the files alone: a range read again
-gives the same records. A version's end is the begin of the next, so a commit that changes no row is passed like any.
+Places are those in which the table gives its rows (`jobs.ingest.foreign.table`), which depend on its files alone: a
+range read again gives the same records. A version's end is the begin of the next, so one that changes no row is passed
+like any.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.ingest.delta.origin import Origin, origin_of
-from strandline.jobs.ingest.delta.table import ForeignTable
+from strandline.jobs.ingest.foreign.origin import Kind, Origin, origin_of
+from strandline.jobs.ingest.foreign.table import Changes
 from strandline.jobs.ingest.logs.log import Records, TopicIdentity
-from strandline.jobs.model.errors import DeltaMissing, TopicMissing
-from strandline.state_store.errors import SettingsError
-from strandline.state_store.storage.open import StorageOptions, lake_path
+from strandline.jobs.model.errors import DeltaMissing, ForeignMissing, TopicMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from strandline.jobs.ingest.foreign.table import ForeignTable
     from strandline.jobs.ingest.logs.log import Log, Record
     from strandline.jobs.model.settings import Settings
+    from strandline.state_store.layout import LakeLayout
+    from strandline.state_store.storage.open import StorageOptions
 
 PLACES: Final = 1 << 32
 """Offsets that a version has: more rows than one commit changes."""
 _PARTITION: Final = 0
-_COUNTED: Final = 1024
-"""Versions whose rows are remembered, the newest: a run of months meets millions, and asks for those at hand."""
+_COUNTED: Final = 4096
+"""Versions whose rows and bytes are remembered, the newest: of millions a run asks for those at hand."""
 
 
 @dataclass
@@ -42,29 +44,35 @@ class RowRecords(Records):
 
     Attributes:
         rows: their values, by the names of the columns.
-        known: the columns that the table has at its newest version; one that `rows` lacks is NULL there.
+        known: the columns that the table has at its newest version; one that `rows` lacks is NULL there. None: any.
         gone: they are taken away.
         where: table and version, for messages.
+        kind: of the table.
+        texts: {column: its one value} of those that are no columns of `rows`, as text.
     """
 
     rows: pa.Table | None = None
-    known: frozenset[str] = frozenset()
+    known: frozenset[str] | None = None
     gone: bool = False
     where: str = ""
+    kind: Kind = "delta"
+    texts: Mapping[str, str | None] = field(default_factory=dict)
 
 
-class DeltaLog:
+class ForeignTables:
     """The foreign tables of some sources. Threads may share it: one reads at a time.
 
     Args:
+        lake: where what a table does not keep itself is written down.
         seconds: between two looks for a new version, while nothing else is to be done.
     """
 
-    def __init__(self, options: StorageOptions, seconds: float) -> None:
+    def __init__(self, options: StorageOptions, lake: LakeLayout, seconds: float) -> None:
         self.seconds = seconds
-        self._options = options
+        self._options, self._lake = options, lake
         self._tables: dict[str, ForeignTable] = {}
         self._counts: dict[tuple[str, int], int] = {}
+        self._sizes: dict[tuple[str, int], int] = {}
         self._lock = threading.RLock()
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
@@ -74,7 +82,7 @@ class DeltaLog:
         try:
             with self._lock:
                 self._table(topic).head()
-        except DeltaMissing:
+        except (DeltaMissing, ForeignMissing):
             return False
         return True
 
@@ -85,8 +93,7 @@ class DeltaLog:
     def identity(self, topic: str) -> TopicIdentity:
         """The id of the table."""
         with self._lock:
-            table = self._table(topic)
-            return TopicIdentity(table.schema(table.head()).id)
+            return TopicIdentity(self._table(topic).identity())
 
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """None are known: there are no leaders."""
@@ -99,8 +106,12 @@ class DeltaLog:
     def end_offsets(self, topic: str) -> dict[int, int]:
         """The begin of the version that comes next."""
         with self._lock:
-            head = self._table(topic).head()
-        return {_PARTITION: max(head + 1, _origin(topic).first_version) * PLACES}
+            return self._end(topic, self._table(topic).head())
+
+    def settled_ends(self, topic: str) -> dict[int, int]:
+        """The same, of the newest version that is written down."""
+        with self._lock:
+            return self._end(topic, self._table(topic).settled())
 
     def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
         """Look for new versions again and again, at the pace that the settings give."""
@@ -118,44 +129,38 @@ class DeltaLog:
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Refused: nothing is written into the table of another."""
-        raise TopicMissing(f"'{topic}' is a Delta table of another writer: nothing is written there")
+        raise TopicMissing(f"'{topic}' is a table of another writer: nothing is written there")
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-        """The rows with start <= offset < end.
-
-        Raises:
-            DeltaVersionGone: a version, or a file of it, was removed.
-            DeltaUnsupported, DeltaSchemaChanged: a version cannot be read.
-        """
+        """The rows with start <= offset < end. Raises as `ForeignTable`."""
         origin = _origin(topic)
-        table = open_table(origin.location, self._options)  # not shared: whoever reads may stop in between
-        known = frozenset(node.name for node in table.schema(table.head()).columns)
+        table = open_foreign(origin, self._options, self._lake)  # not shared: whoever reads may stop in between
+        known = table.known_columns()
+        if start // PLACES > origin.first_version:
+            table.check_after(start // PLACES - 1)
         for version in range(start // PLACES, -(-end // PLACES)):
             first, last = max(start - version * PLACES, 0), min(end - version * PLACES, PLACES)
-            where = f"'{table.path}', version {version}"
-            moment = table.timestamp(version)
-            for place, rows, gone in _placed(table, origin, version, first):
+            about = _About(version * PLACES, table.time_of(version), known, table.about(version), table.kind)
+            for place, changes in _placed(table, origin, version, first):
                 if place >= last:
                     break
-                yield _records(version * PLACES + place, rows.slice(0, last - place), gone, moment, known, where)
+                yield about.records(place, last, changes)
 
     def size(self, topic: str, partition: int, start: int, end: int) -> int:
         """About how many bytes the files have that hold the rows with start <= offset < end."""
         with self._lock:
-            table, origin = self._table(topic), _origin(topic)
             total = 0
             for version in range(start // PLACES, -(-end // PLACES)):
-                share = self._span(topic, version, start, end) / max(self._count(topic, version), 1)
-                if origin.snapshot and version == origin.version:
-                    total += int(share * sum(int(each.get("size") or 0) for each in table.files(version)))
-                else:
-                    total += int(share * table.commit(version).size)
+                count = self._count(topic, version)
+                size = self._remembered(self._sizes, topic, version, self._table(topic).size)
+                total += size * _inside(version, count, start, end) // max(count, 1)
             return total
 
     def span(self, topic: str, partition: int, start: int, end: int) -> int:
         """About how many rows there are with start <= offset < end: as many as the files say that come and go."""
         with self._lock:
-            return sum(self._span(topic, each, start, end) for each in range(start // PLACES, -(-end // PLACES)))
+            versions = range(start // PLACES, -(-end // PLACES))
+            return sum(_inside(each, self._count(topic, each), start, end) for each in versions)
 
     def whole(self, topic: str, partition: int, start: int, end: int) -> int:
         """The begin of the version that the end is in, or its end where that is the start; of a snapshot any place."""
@@ -164,33 +169,38 @@ class DeltaLog:
         with self._lock:
             if origin.snapshot and version == origin.version and place < self._count(topic, version):
                 return end
-        return version * PLACES if version * PLACES > start or place == 0 else (version + 1) * PLACES
+            table = self._table(topic)
+            until = version
+            while until * PLACES > start and not table.is_whole(until - 1):
+                until -= 1
+            if until * PLACES > start or end <= start:
+                return max(until * PLACES, start)
+            until, head = start // PLACES + 1, table.head()
+            while until <= head and not table.is_whole(until - 1):
+                until += 1
+            return until * PLACES
 
-    def _span(self, topic: str, version: int, start: int, end: int) -> int:
-        """The rows of a version that are in a range."""
-        count = self._count(topic, version)
-        first, last = max(start - version * PLACES, 0), min(end - version * PLACES, PLACES)
-        return min(last, count) - min(first, count)
+    def _end(self, topic: str, head: int) -> dict[int, int]:
+        return {_PARTITION: max(head + 1, _origin(topic).first_version) * PLACES}
 
     def _count(self, topic: str, version: int) -> int:
-        """The rows of the snapshot, or about those that come and go in a commit."""
-        if (topic, version) not in self._counts:
-            from strandline.jobs.ingest.delta.rows import count_of
+        """The rows of the snapshot, or about those that come and go with a version."""
+        return self._remembered(self._counts, topic, version, self._table(topic).count)
 
-            origin, table = _origin(topic), self._table(topic)
-            if origin.snapshot and version == origin.version:
-                self._counts[topic, version] = count_of(table, version)
-            else:
-                self._counts[topic, version] = table.commit(version).rows
-            if len(self._counts) > _COUNTED:
-                del self._counts[next(iter(self._counts))]
-        return self._counts[topic, version]
+    def _remembered(
+        self, known: dict[tuple[str, int], int], topic: str, version: int, measure: Callable[..., int]
+    ) -> int:
+        if (topic, version) not in known:
+            origin = _origin(topic)
+            known[topic, version] = measure(version, snapshot=origin.snapshot and version == origin.version)
+            if len(known) > _COUNTED:
+                del known[next(iter(known))]
+        return known[topic, version]
 
     def _table(self, topic: str) -> ForeignTable:
-        location = _origin(topic).location
-        if location not in self._tables:
-            self._tables[location] = open_table(location, self._options)
-        return self._tables[location]
+        if topic not in self._tables:
+            self._tables[topic] = open_foreign(_origin(topic), self._options, self._lake)
+        return self._tables[topic]
 
 
 class Logs:
@@ -200,7 +210,7 @@ class Logs:
         own: Kafka, or the files in the lake.
     """
 
-    def __init__(self, own: Log, foreign: DeltaLog) -> None:
+    def __init__(self, own: Log, foreign: ForeignTables) -> None:
         self._own, self._foreign = own, foreign
 
     def _of(self, topic: str) -> Log:
@@ -228,6 +238,9 @@ class Logs:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         return self._of(topic).end_offsets(topic)
+
+    def settled_ends(self, topic: str) -> dict[int, int]:
+        return self._of(topic).settled_ends(topic)
 
     def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
         """Wait for a record of any of them. Between two looks at the tables, the own log is waited for."""
@@ -259,49 +272,58 @@ class Logs:
         return self._of(topic).whole(topic, partition, start, end)
 
 
-def check_readable(topic: str, settings: Settings) -> None:
+def check_readable(topic: str, settings: Settings, lake: LakeLayout) -> None:
     """Check that every version that a source begins with or has read is there still, with its files.
 
     Raises:
-        DeltaVersionGone: one is not. DeltaMissing, DeltaUnsupported: the table cannot be read.
+        DeltaVersionGone, ForeignVersionGone: one is not. And as `ForeignTable`.
     """
-    from strandline.jobs.ingest.delta.rows import check_files
-
     origin = _origin(topic)
-    table = open_table(origin.location, settings.storage.options())
+    table = open_foreign(origin, settings.storage.options(), lake)
     for version in range(origin.first_version, table.head() + 1):
-        check_files(table, version, snapshot=origin.snapshot and version == origin.version)
+        table.check_files(version, snapshot=origin.snapshot and version == origin.version)
 
 
-def open_table(location: str, options: StorageOptions) -> ForeignTable:
-    """The foreign table at a path or URL. Nothing is read yet. Raises DeltaMissing: it is none that can be opened."""
-    try:
-        return ForeignTable(lake_path(location, options))
-    except SettingsError as error:
-        raise DeltaMissing(f"'{location}' names no Delta table: {error.message}", hint=error.hint) from error
+def open_foreign(origin: Origin, options: StorageOptions, lake: LakeLayout) -> ForeignTable:
+    """The table that a source begins at. Raises DeltaMissing, ForeignMissing: it is none that can be opened."""
+    if origin.kind == "iceberg":
+        from strandline.jobs.ingest.foreign.iceberg import open_iceberg
+
+        return open_iceberg(origin.location, options)
+    if origin.kind == "parquet":
+        from strandline.jobs.ingest.foreign.parquet_folder import open_folder
+
+        return open_folder(origin, options, lake)
+    from strandline.jobs.ingest.delta.versions import DeltaVersions, open_delta
+
+    return DeltaVersions(open_delta(origin.location, options))
 
 
-def _placed(table: ForeignTable, origin: Origin, version: int, first: int) -> Iterator[tuple[int, pa.Table, bool]]:
-    """The rows of a version from a place on, in runs, each with the place of its first and whether they go."""
-    from strandline.jobs.ingest.delta.rows import changes_of, rows_of
-
+def _placed(table: ForeignTable, origin: Origin, version: int, first: int) -> Iterator[tuple[int, Changes]]:
+    """The rows of a version from a place on, in runs, each with the place of its first."""
     place = first
     if origin.snapshot and version == origin.version:
-        for rows in rows_of(table, version, first):
-            yield place, rows, False
+        for rows in table.rows(version, first):
+            yield place, Changes(rows)
             place += rows.num_rows
         return
     place = 0
-    for changes in changes_of(table, version):
+    for changes in table.changes(version):
         for batch in changes.rows.to_batches(max_chunksize=_RUN):
             begin = max(first - place, 0)
             if begin < batch.num_rows:
-                yield place + begin, _table(batch).slice(begin), changes.gone
+                yield place + begin, replace(changes, rows=_table(batch).slice(begin))
             place += batch.num_rows
 
 
 _RUN: Final = 10_000
 """Rows of one run: as many as a run of a topic has."""
+
+
+def _inside(version: int, count: int, start: int, end: int) -> int:
+    """How many of the rows of a version are in a range."""
+    first, last = max(start - version * PLACES, 0), min(end - version * PLACES, PLACES)
+    return min(last, count) - min(first, count)
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:
@@ -310,20 +332,34 @@ def _table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
 
 
-def _records(first: int, rows: pa.Table, gone: bool, moment: int, known: frozenset[str], where: str) -> RowRecords:
-    count = rows.num_rows
-    return RowRecords(
-        _PARTITION,
-        offsets=list(range(first, first + count)),
-        timestamps=[moment] * count,
-        keys=[b""] * count,
-        values=[None if gone else b""] * count,
-        headers=[None] * count,
-        rows=rows,
-        known=known,
-        gone=gone,
-        where=where,
-    )
+@dataclass(frozen=True)
+class _About:
+    """What the rows of one version have in common."""
+
+    begin: int
+    time: int
+    known: frozenset[str] | None
+    where: str
+    kind: Kind
+
+    def records(self, place: int, last: int, changes: Changes) -> RowRecords:
+        """Args: `last`: the place at which they end at the latest."""
+        rows = changes.rows.slice(0, last - place)
+        count, first = rows.num_rows, self.begin + place
+        return RowRecords(
+            _PARTITION,
+            offsets=list(range(first, first + count)),
+            timestamps=[self.time] * count,
+            keys=[b""] * count,
+            values=[None if changes.gone else b""] * count,
+            headers=[None] * count,
+            rows=rows,
+            known=self.known,
+            gone=changes.gone,
+            where=self.where,
+            kind=self.kind,
+            texts=changes.texts,
+        )
 
 
 def _origin(topic: str) -> Origin:

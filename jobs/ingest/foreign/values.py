@@ -19,7 +19,7 @@ from strandline.jobs.model.types import BaseType, SqlType
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from strandline.jobs.ingest.delta.columns import Node
+    from strandline.jobs.ingest.foreign.columns import Node
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -84,17 +84,14 @@ def as_type(values: pa.Array, wanted: SqlType) -> pa.Array:
         raise Misfit(str(error)) from error
 
 
-def partition_values(text: str | None, node: Node, rows: int) -> pa.Array:
-    """A column of which the log has the one value.
+def partition_values(text: str | None, wanted: SqlType, rows: int) -> pa.Array:
+    """A column of which the log, or a folder's name, has the one value as text.
 
     Raises:
         Misfit: the text is no value of the column's type.
     """
-    assert node.type is not None, "columns of other types are not read"
-    target = node.type.arrow()
-    if text is None or (text == "" and node.type.base is not BaseType.VARCHAR) or text == "":
-        return pa.nulls(rows, target)
-    return pa.repeat(_scalar(text, node.type, target), rows)
+    target = wanted.arrow()
+    return pa.repeat(_scalar(text, wanted, target), rows) if text else pa.nulls(rows, target)
 
 
 def _scalar(text: str, wanted: SqlType, target: pa.DataType) -> pa.Scalar:

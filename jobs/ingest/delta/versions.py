@@ -1,0 +1,88 @@
+"""A foreign Delta table as a source reads it: versions, and the rows of each (`jobs.ingest.foreign.table`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.jobs.ingest.delta.table import ForeignDelta
+from strandline.jobs.model.errors import DeltaMissing
+from strandline.state_store.errors import SettingsError
+from strandline.state_store.storage.open import lake_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from strandline.jobs.ingest.foreign.origin import Kind
+    from strandline.jobs.ingest.foreign.table import Changes
+    from strandline.state_store.storage.open import StorageOptions
+
+
+def open_delta(location: str, options: StorageOptions) -> ForeignDelta:
+    """The foreign table at a path or URL. Nothing is read yet. Raises DeltaMissing: it is none that can be opened."""
+    try:
+        return ForeignDelta(lake_path(location, options))
+    except SettingsError as error:
+        raise DeltaMissing(f"'{location}' names no Delta table: {error.message}", hint=error.hint) from error
+
+
+class DeltaVersions:
+    """The versions of a Delta table: those of its log."""
+
+    kind: Kind = "delta"
+
+    def __init__(self, table: ForeignDelta) -> None:
+        self._table = table
+
+    def head(self) -> int:
+        return self._table.head()
+
+    def settled(self) -> int:
+        """The newest version: the log says for ever what it is."""
+        return self.head()
+
+    def identity(self) -> str:
+        """The id of the table."""
+        return self._table.schema(self.head()).id
+
+    def known_columns(self) -> frozenset[str]:
+        return frozenset(node.name for node in self._table.schema(self.head()).columns)
+
+    def about(self, version: int) -> str:
+        return f"'{self._table.path}', version {version}"
+
+    def time_of(self, version: int) -> int:
+        return self._table.timestamp(version)
+
+    def is_whole(self, version: int) -> bool:
+        """Always: each version follows from the one before it."""
+        return True
+
+    def check_after(self, version: int) -> None:
+        """Nothing: a log does not go back."""
+
+    def rows(self, version: int, first: int) -> Iterator[pa.Table]:
+        from strandline.jobs.ingest.delta.rows import rows_of
+
+        return rows_of(self._table, version, first)
+
+    def changes(self, version: int) -> Iterator[Changes]:
+        from strandline.jobs.ingest.delta.rows import changes_of
+
+        return changes_of(self._table, version)
+
+    def count(self, version: int, *, snapshot: bool) -> int:
+        from strandline.jobs.ingest.delta.rows import count_of
+
+        return count_of(self._table, version) if snapshot else self._table.commit(version).rows
+
+    def size(self, version: int, *, snapshot: bool) -> int:
+        if not snapshot:
+            return self._table.commit(version).size
+        return sum(int(each.get("size") or 0) for each in self._table.files(version))
+
+    def check_files(self, version: int, *, snapshot: bool) -> None:
+        from strandline.jobs.ingest.delta.rows import check_files
+
+        check_files(self._table, version, snapshot=snapshot)
