@@ -148,6 +148,9 @@ _PRESENT: Final = np.uint64(0)
 """What stands in the chain before a value."""
 _ABSENT: Final = np.uint64(1)
 """What stands there for NULL."""
+_FEW: Final = 100
+"""Arrays that are longer than others, of so few rows, are hashed value by value: measured, a step of all of them costs
+60 µs, and each value by itself 0.6 µs."""
 _LONG_DIGITS: Final = 18
 """Decimals of up to this precision are stored and hashed as 64-bit integers."""
 
@@ -218,9 +221,7 @@ def _feed_present(seeds: Any, values: pa.Array) -> Any:
         micros = values.cast(pa.timestamp("us", arrow_type.tz)).cast(pa.int64())
         return hash8(seeds, np.asarray(micros).view(np.uint64))
     if pa.types.is_float64(arrow_type):
-        plain = np.asarray(values) + 0.0  # −0.0 + 0.0 is 0.0
-        plain[np.isnan(plain)] = np.nan
-        return hash8(seeds, plain.view(np.uint64))
+        return hash8(seeds, _one_zero_and_nan(values).view(np.uint64))
     if pa.types.is_decimal(arrow_type):
         return _feed_decimals(seeds, values)
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
@@ -235,16 +236,22 @@ def _feed_present(seeds: Any, values: pa.Array) -> Any:
 
 
 def _feed_decimals(seeds: Any, values: pa.Array) -> Any:
-
     if values.type.precision <= _LONG_DIGITS:
-        # Of the 16 bytes that Arrow has, little-endian, the first 8 hold such a number.
-        halves = np.frombuffer(values.buffers()[1], np.uint64)[2 * values.offset : 2 * (values.offset + len(values))]
-        return hash8(seeds, halves[::2])
+        return hash8(seeds, _low_halves(values))
+    return hash_bytes(seeds, pa.array(_digits(values), pa.large_binary()))
+
+
+def _low_halves(values: pa.Array) -> NDArray[np.uint64]:
+    """Of the 16 bytes that Arrow has of a decimal, little-endian, the first 8: all of a short one."""
+    halves = np.frombuffer(values.buffers()[1], np.uint64)[2 * values.offset : 2 * (values.offset + len(values))]
+    return halves[::2]
+
+
+def _digits(values: pa.Array) -> list[bytes]:
     with decimal.localcontext(decimal.Context(prec=80)):
         whole = [int(value.scaleb(values.type.scale)) for value in values.to_pylist()]
     sizes = (((n if n >= 0 else ~n).bit_length() // 8 + 1) for n in whole)
-    raw = [n.to_bytes(size, "big", signed=True) for n, size in zip(whole, sizes, strict=True)]
-    return hash_bytes(seeds, pa.array(raw, pa.large_binary()))
+    return [n.to_bytes(size, "big", signed=True) for n, size in zip(whole, sizes, strict=True)]
 
 
 def _feed_lists(seeds: Any, values: pa.Array) -> Any:
@@ -253,9 +260,68 @@ def _feed_lists(seeds: Any, values: pa.Array) -> Any:
     hashes = _for_each(hash4(seeds, sizes.astype(np.uint64)), len(values))
     for position in range(int(sizes.max())):  # all first elements, all second ones, …
         rows = np.flatnonzero(sizes > position)
+        if rows.size < _FEW and int(sizes.max()) - position > _FEW and not pa.types.is_nested(values.type.value_type):
+            _feed_one_by_one(hashes, values.values, rows, offsets[rows] + position, offsets[rows + 1])
+            break
         elements = values.values.take(pa.array(offsets[rows] + position))
         hashes[:, rows] = _feed(hashes[:, rows], elements)
     return hashes
+
+
+def _feed_one_by_one(
+    hashes: NDArray[np.uint64],
+    elements: pa.Array,
+    rows: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> None:
+    """The chains of a few rows extended by the elements from `starts` to `ends`, by the library: a step of a whole
+    column costs as much as some hundred of its calls."""
+    import xxhash
+
+    present, absent = (int(mark).to_bytes(4, "little") for mark in (_PRESENT, _ABSENT))
+    hashed = xxhash.xxh64_intdigest
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        parts = _bytes_of(elements.slice(start, end - start))
+        for lane in range(hashes.shape[0]):
+            seed = int(hashes[lane, row])
+            for part in parts:
+                seed = hashed(absent, seed) if part is None else hashed(part, hashed(present, seed))
+            hashes[lane, row] = seed
+
+
+def _bytes_of(values: pa.Array) -> list[bytes | None]:
+    """The bytes that are hashed of each value, of a type that is not nested; None: it is NULL."""
+    arrow_type = values.type
+    if pa.types.is_decimal(arrow_type) and arrow_type.precision > _LONG_DIGITS:
+        known = iter(_digits(values.drop_null()))
+        return [next(known) if valid else None for valid in values.is_valid().to_pylist()]
+    if pa.types.is_decimal(arrow_type):
+        numbers: NDArray[Any] = _low_halves(values)
+    elif pa.types.is_boolean(arrow_type) or pa.types.is_date32(arrow_type) or pa.types.is_int32(arrow_type):
+        numbers = np.asarray(values.cast(pa.int32()).fill_null(0))
+    elif pa.types.is_int64(arrow_type):
+        numbers = np.asarray(values.fill_null(0))
+    elif pa.types.is_timestamp(arrow_type):
+        numbers = np.asarray(values.cast(pa.timestamp("us", arrow_type.tz)).cast(pa.int64()).fill_null(0))
+    elif pa.types.is_float64(arrow_type):
+        numbers = _one_zero_and_nan(values.fill_null(0.0))
+    else:
+        found: list[bytes | None] = values.cast(pa.large_binary()).to_pylist()
+        return found
+    width = numbers.dtype.itemsize
+    raw = np.ascontiguousarray(numbers).tobytes()
+    valid = values.is_valid().to_pylist()
+    return [
+        raw[place : place + width] if there else None
+        for place, there in zip(range(0, len(raw), width), valid, strict=True)
+    ]
+
+
+def _one_zero_and_nan(values: pa.Array) -> NDArray[np.float64]:
+    plain: NDArray[np.float64] = np.asarray(values) + 0.0  # −0.0 + 0.0 is 0.0
+    plain[np.isnan(plain)] = np.nan
+    return plain
 
 
 def _feed_maps(seeds: Any, values: pa.Array) -> Any:

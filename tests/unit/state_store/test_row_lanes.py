@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +13,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.state_store import row_lanes
 from strandline.state_store.row_lanes import hash4, hash8, hash_bytes
 
 SEEDS = st.integers(0, 2**64 - 1)
@@ -27,6 +32,34 @@ def test_every_length(size: int) -> None:
     value = bytes((7 * n + 200) % 256 for n in range(size))
     found = hash_bytes(np.array([42, 2**64 - 1], np.uint64), pa.array([value, value], pa.large_binary()))
     assert found.tolist() == [xxhash.xxh64_intdigest(value, seed) for seed in (42, 2**64 - 1)]
+
+
+ELEMENTS: dict[pa.DataType, list[object]] = {
+    pa.int64(): [-5, 0, 2**62],
+    pa.int32(): [-5, 0, 7],
+    pa.bool_(): [True, False],
+    pa.date32(): [date(2024, 1, 1), date(1969, 1, 1)],
+    pa.timestamp("us", "UTC"): [datetime(2024, 1, 1, tzinfo=UTC)],
+    pa.float64(): [0.0, -0.0, math.nan, 1.5, -math.inf],
+    pa.string(): ["", "a", "ü" * 40],
+    pa.binary(): [b"", b"x" * 33],
+    pa.decimal128(9, 2): [Decimal("1.25"), Decimal("-3.10")],
+    pa.decimal128(38, 2): [Decimal("1.25"), Decimal("-3.10")],
+    pa.struct([("x", pa.int32())]): [{"x": 1}, {"x": None}],
+}
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("others", [0, 150])
+def test_a_long_array_has_the_same_lanes_by_columns_and_value_by_value(
+    element: pa.DataType, others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [*ELEMENTS[element], None] * 100
+    rows = [None, long, None, long[:5], [], long[:250], *[long[:7]] * others]
+    array = pa.array(rows, pa.list_(element)).slice(1)
+    found = row_lanes.row_lanes(pa.record_batch({"a": array}))
+    monkeypatch.setattr(row_lanes, "_FEW", 0)
+    assert np.array_equal(found, row_lanes.row_lanes(pa.record_batch({"a": array})))
 
 
 @given(st.lists(st.tuples(SEEDS, SEEDS), min_size=1))
