@@ -343,3 +343,21 @@ def test_a_view_is_planned_once_however_often_its_assets_are_asked_for(lake: Lak
     assert translator.specs(LOCATIONS) == translator.specs(LOCATIONS)
     assert planned == [LOCATIONS.name]
     assert translator.specs(replace(LOCATIONS, options={"OWNER": "ops@example.com"})) is not translator.specs(LOCATIONS)
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "begun"),
+    [
+        ("DELTA", "deltalake", {"START_VERSION": "3"}),
+        ("ICEBERG", "iceberg", {"START_VERSION": "7"}),
+        ("PARQUET", "parquet", {}),
+    ],
+)
+def test_a_source_over_a_table_of_others_begins_with_that_table(option: str, kind: str, begun: dict[str, str]) -> None:
+    place = {"DELTA": "/there", "ICEBERG": "prod.web.clicks", "PARQUET": "s3://landing/clicks"}[option]
+    source = replace(CHECKINS, topic="x", key_format=option, value_format=option, options={option: place, **begun})
+    spec = Translator([source], LakeLayout(Path("/lake"))).specs(source)[0]
+    assert spec.kinds == {kind}
+    assert spec.metadata["dagster/uri"] == place
+    assert spec.metadata.get("start_version") == begun.get("START_VERSION")
+    assert f"`{place}`, which others write" in str(spec.description)
