@@ -37,14 +37,25 @@ CREATE MATERIALIZED VIEW v AS SELECT g, {} AS a FROM s GROUP BY g;
 """
 CALLS = {
     "count": "COUNT(*)",
+    "min-max": "MIN(x) + MAX(x)",
+    "arg-max": "MAX_BY(t, x)",
+    "latest": "LATEST_BY_OFFSET(x)",
+    "topk": "TOPK(x, 10)",
+    "topkdistinct": "TOPKDISTINCT(x, 10)",
     "count-distinct": "COUNT(DISTINCT t)",
+    "approx-distinct": "APPROX_COUNT_DISTINCT(t)",
     "three-distinct": "COUNT(DISTINCT t) + COUNT(DISTINCT x) + COUNT(DISTINCT t || 'a')",
     "sum-distinct": "SUM(DISTINCT x)",
+    "avg-distinct": "AVG(DISTINCT x)",
     "mode": "MODE(x)",
     "median": "MEDIAN(x)",
-    "topk": "TOPK(x, 10)",
+    "percentile-disc": "PERCENTILE_DISC(0.99) WITHIN GROUP (ORDER BY t)",
+    "bit-or": "BIT_OR(x)",
+    "first-ordered": "FIRST_VALUE(x ORDER BY t)",
     "histogram": "HISTOGRAM(t)",
     "collect-set": "COLLECT_SET(x)",
+    "collect-list": "COLLECT_LIST(x)",
+    "array-agg-ordered": "ARRAY_AGG(x ORDER BY t)",
     "string-agg": "STRING_AGG(t, ',' ORDER BY t)",
 }
 

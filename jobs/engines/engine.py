@@ -71,6 +71,11 @@ class Engine(Arrays):
         """Aggregate: array of the `count` values with the smallest orders, smallest first; NULL over no rows."""
 
     @abstractmethod
+    def items_in_order(self, value: str, keys: Sequence[str], *conditions: str | None, descending: bool = False) -> str:
+        """Aggregate: array of the values of the rows that meet all conditions, ordered by keys of plain types, all in
+        one direction, NULL below all values; NULL or empty over no rows."""
+
+    @abstractmethod
     def skipping_nulls(self, function: str, arguments: Sequence[str]) -> str:
         """LAG or LEAD with IGNORE NULLS, before OVER."""
 
@@ -135,6 +140,14 @@ class Spark(SparkArrays, Engine):
     def oldest_items(self, value: str, order: str, count: int) -> str:
         return f"min_by({value}, {order}, {count})"
 
+    def items_in_order(self, value: str, keys: Sequence[str], *conditions: str | None, descending: bool = False) -> str:
+        parts = []
+        for place, key in enumerate(keys):
+            parts += [(f"p{place}", f"{key} IS NOT NULL"), (f"k{place}", key)]
+        item = self.struct([("k", self.struct(parts)), ("i", value)])
+        items = filtered(self.items(item), *conditions)
+        return self.pluck(self.sort(items, descending=descending), "i")
+
     def skipping_nulls(self, function: str, arguments: Sequence[str]) -> str:
         return f"{function}({', '.join(arguments)}) IGNORE NULLS"
 
@@ -193,6 +206,10 @@ class DuckDb(DuckDbArrays, Engine):
 
     def oldest_items(self, value: str, order: str, count: int) -> str:
         return f"arg_min({value}, {order}, {count})"
+
+    def items_in_order(self, value: str, keys: Sequence[str], *conditions: str | None, descending: bool = False) -> str:
+        way = "DESC NULLS LAST" if descending else "ASC NULLS FIRST"
+        return filtered(f"list({value} ORDER BY {', '.join(f'{key} {way}' for key in keys)})", *conditions)
 
     def skipping_nulls(self, function: str, arguments: Sequence[str]) -> str:
         return f"{function}({', '.join(arguments)} IGNORE NULLS)"

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.plan.plan import plan, plan_of_query, why_not
 from strandline.jobs.ivm.refresh.engines import MOST_ROWS
 from strandline.jobs.ivm.refresh.epoch import in_words
@@ -243,6 +244,8 @@ def _call(call: AggregateCall, stage: AggregateStage) -> str:
     chosen = f" FILTER (WHERE {sql_of(call.filter)})" if call.filter is not None else ""
     if stage.session is not None:
         way = "computed again for touched groups"
+    elif not function_of(call).kept:
+        way = "made of all values of a touched group"
     elif call in recomputed(stage):
         way = "a group that loses the row which decided it is computed again"
     else:

@@ -118,7 +118,8 @@ class View:
         identity: of an `append` view, the columns that tell one row from another.
         first_stage: the number of its first inner stage. One that took the place of another definition goes on where
             that ended, so the tables of the two stand beside each other.
-        by_value: different values of its groups have rows of their own in inner stages. A view of before goes on with
+        by_value: different values of its groups have rows of their own in inner stages: those of no call (0); of COUNT,
+            SUM and AVG of DISTINCT values and MODE (1); of all calls that can (2). A view goes on as it was made, with
             the arrays that it has.
     """
 
@@ -138,7 +139,7 @@ class View:
     identity: tuple[str, ...] = ("_partition", "_offset")
     first_stage: int = 1
     columns_seen: dict[str, int] = field(default_factory=dict)
-    by_value: bool = False
+    by_value: int = 0
 
     @property
     def key(self) -> tuple[str, ...]:

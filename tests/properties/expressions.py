@@ -123,8 +123,9 @@ def _call(pick: Picker, names: Sequence[Name], ordered: bool) -> str:
         options += ["AVG({})", "TOPK({}, 2)", "TOPKDISTINCT({}, 2)"]
         options += [f"STDDEV_SAMPLE({_moderate(name)})"]
     if name.type == "VARCHAR":
-        options += ["HISTOGRAM({})"]
+        options += ["HISTOGRAM({})"] * 2
     by = pick.one(simple)
+    options += _in_order(name, by.text, pick.one(["", " DESC"]))
     if by.type != "BOOLEAN":
         options += [f"MAX_BY({{}}, {by.text})", f"MIN_BY({{}}, {by.text})"]
     if name.is_number and by.is_number:
@@ -134,6 +135,19 @@ def _call(pick: Picker, names: Sequence[Name], ordered: bool) -> str:
         options += ["LATEST_BY_OFFSET({})", "EARLIEST_BY_OFFSET({})", "LATEST_BY_OFFSET({}, 2)", "COLLECT_LIST({})"]
         options += ["EARLIEST_BY_OFFSET({}, 2, FALSE)", "LATEST_BY_OFFSET({}, FALSE)"]
     return pick.one(options).format(name.text)
+
+
+def _in_order(name: Name, by: str, down: str) -> list[str]:
+    """Calls over all values of a group."""
+    options = ["MODE({})", f"ARRAY_AGG({{}} ORDER BY {by}{down})", "ARRAY_AGG(DISTINCT {0} ORDER BY {0})"]
+    options += [f"FIRST_VALUE({{}} ORDER BY {by}{down})", f"LAST_VALUE({{}} ORDER BY {by}{down})"]
+    if name.type == "VARCHAR":
+        options += [f"STRING_AGG({{}}, '|' ORDER BY {by}{down})"] * 2
+    if name.type != "BOOLEAN":
+        options += [f"PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY {{}}{down})"]
+    if name.is_number:
+        options += ["MEDIAN({})", f"PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY {{}}{down})"]
+    return options
 
 
 def _added(name: Name) -> str:

@@ -23,7 +23,14 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, SORTABLE, AggregateFunction, Bound, GroupChanges
+from strandline.jobs.functions.aggregates.contract import (
+    ORDER_TYPE,
+    SORTABLE,
+    AggregateFunction,
+    Bound,
+    GroupChanges,
+    over_values,
+)
 from strandline.jobs.functions.aggregates.linear import Additive
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -282,6 +289,11 @@ class Percentile(_OfValues):
         result = DOUBLE if self.between else sql_type
         return Bound((value,), (sql_type,), (str(fraction), descending), result)
 
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        return over_values(call, values, count)
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         value = f"CAST({engine.field('__each', 'v')} AS DOUBLE)" if self.between else engine.field("__each", "v")
         every = engine.flatten(engine.transform(kept, "__each", engine.repeat(value, engine.field("__each", "n"))))
@@ -440,6 +452,7 @@ class WithDistinct(AggregateFunction):
         self.name = plain.name
         self.retractable = plain.retractable
         self.ordered = plain.ordered or distinct.ordered
+        self.by_place = plain.by_place
         self.plain = plain
         self.distinct = distinct
 
@@ -467,6 +480,9 @@ class WithDistinct(AggregateFunction):
         self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
     ) -> AggregateCall | None:
         return self._of(call).of_values(call, values, count)
+
+    def null_values(self, call: AggregateCall) -> tuple[bool, ...]:
+        return self._of(call).null_values(call)
 
     def form(self, call: AggregateCall) -> int:
         return self._of(call).form(call)

@@ -6,13 +6,20 @@ else in the order of the values.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
 from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, GroupChanges
+from strandline.jobs.functions.aggregates.contract import (
+    ORDER_TYPE,
+    AggregateFunction,
+    Bound,
+    GroupChanges,
+    over_values,
+)
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of, struct
@@ -61,6 +68,23 @@ class CollectList(_Collected):
             engine.transform(f"COALESCE({kept}, {engine.empty(self.accumulator(call))})", "__each", repeated)
         )
 
+    def null_values(self, call: AggregateCall) -> tuple[bool, ...]:
+        return (True,) * len(call.arguments)
+
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        """The list in the order of places, which are the other arguments."""
+        return replace(over_values(call, values, count), parameters=(False,))
+
+    def of_list(self, engine: Engine, call: AggregateCall, values: str) -> str:
+        """What is shown of the values in their order: they are."""
+        return values
+
+    def once(self, call: AggregateCall) -> bool:
+        """True if each value counts once."""
+        return False
+
 
 class CollectSet(_Collected):
     """COLLECT_SET(x), COLLECT_LIST(DISTINCT x): ARRAY of the different values, NULL included, in the order of their
@@ -107,6 +131,11 @@ class Histogram(_Collected):
         if sql_type.base is not BaseType.VARCHAR:
             raise self.refuse(sql_type, "VARCHAR")
         return Bound(arguments, types, (), map_of(VARCHAR, BIGINT))
+
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        return over_values(call, values, count)
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         entry = engine.struct([("k", engine.field("__each", "v")), ("v", engine.field("__each", "n"))])
@@ -208,13 +237,32 @@ class Ordered(AggregateFunction):
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         return merge_bags(engine, old, new, _row(call), by_place=False)
 
+    def null_values(self, call: AggregateCall) -> tuple[bool, ...]:
+        return (self.nulls, *(True for _ in call.arguments[1:]))
+
+    def of_values(
+        self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
+    ) -> AggregateCall | None:
+        return over_values(call, values, count)
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return self.of_list(engine, call, self.values(engine, call, kept))
+
+    @abstractmethod
+    def of_list(self, engine: Engine, call: AggregateCall, values: str) -> str:
+        """What is shown of the values in their order, which are an array."""
+
+    def once(self, call: AggregateCall) -> bool:
+        """True if each value counts once."""
+        return any(each is _ONCE for each in call.parameters[1:])
+
     def values(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         """The values of x in their order, each as often as it is there."""
         bag = f"COALESCE({kept}, {engine.empty(self.accumulator(call))})"
         key = comparable(engine, engine.field("__each", "v"), _row(call))
         item = self.accumulator(call).args[0]
         ordered = engine.sort_by(bag, "__each", key, item, descending=bool(call.parameters[0]))
-        times = "1" if any(each is _ONCE for each in call.parameters[1:]) else engine.field("__each", "n")
+        times = "1" if self.once(call) else engine.field("__each", "n")
         repeated = engine.repeat(engine.field("__each", "v", "x"), times)
         return engine.flatten(engine.transform(ordered, "__each", repeated))
 
@@ -222,8 +270,8 @@ class Ordered(AggregateFunction):
 class OrderedList(Ordered):
     """ARRAY_AGG(x ORDER BY y), COLLECT_LIST(x ORDER BY y): all values, nulls included."""
 
-    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        return self.values(engine, call, kept)
+    def of_list(self, engine: Engine, call: AggregateCall, values: str) -> str:
+        return values
 
 
 class OrderedText(Ordered):
@@ -247,9 +295,8 @@ class OrderedText(Ordered):
             raise self.refuse(types[0], "VARCHAR")
         return Bound(arguments, types, (descending, constants[0].name), VARCHAR)
 
-    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        texts = self.values(engine, call, kept)
-        return engine.let(texts, "__texts", f"CASE WHEN {engine.size('__texts')} > 0 THEN {_joined(engine, call)} END")
+    def of_list(self, engine: Engine, call: AggregateCall, values: str) -> str:
+        return engine.let(values, "__texts", f"CASE WHEN {engine.size('__texts')} > 0 THEN {_joined(engine, call)} END")
 
 
 class OrderedEnd(Ordered):
@@ -262,9 +309,9 @@ class OrderedEnd(Ordered):
     def type_of(self, sql_type: SqlType) -> SqlType:
         return sql_type
 
-    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+    def of_list(self, engine: Engine, call: AggregateCall, values: str) -> str:
         place = engine.size("__values") if self.last else "1"
-        return engine.let(self.values(engine, call, kept), "__values", engine.get("__values", place))
+        return engine.let(values, "__values", engine.get("__values", place))
 
 
 def _row(call: AggregateCall) -> SqlType:

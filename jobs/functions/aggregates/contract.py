@@ -19,7 +19,8 @@ there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -27,7 +28,7 @@ from strandline.jobs.engines.engine import Engine, filtered
 from strandline.jobs.model.errors import NotSupported, TypeMismatch
 from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS
 from strandline.jobs.model.stage import AggregateCall
-from strandline.jobs.model.types import NUMERIC, BaseType, SqlType, struct
+from strandline.jobs.model.types import BIGINT, NUMERIC, BaseType, SqlType, struct
 
 ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
 """The place of a row in the order of events."""
@@ -63,12 +64,17 @@ class GroupChanges:
         weight: +1 for an insertion, −1 for a retraction.
         order: struct `ORDER_TYPE`; only there when the function is `ordered`. NULL where rows are no events.
         where: the condition of FILTER (WHERE …); None when there is none.
+        upto: of a function that ranks, when it is given all rows of a group: the sum of the weights that the function
+            ranks by, of the rows up to this one; and
+        every: of all rows.
     """
 
     arguments: tuple[str, ...]
     weight: str
     order: str
     where: str | None
+    upto: str = ""
+    every: str = ""
 
     def only(self, aggregate: str, *conditions: str) -> str:
         """`aggregate` over the changes that the call's own filter and the conditions let through."""
@@ -78,6 +84,12 @@ class GroupChanges:
         """`aggregate` over the insertions among them."""
         inserted = () if self.weight == "1" else (f"{self.weight} > 0",)
         return self.only(aggregate, *inserted, *conditions)
+
+    def in_order(
+        self, engine: Engine, value: str, keys: Sequence[str], *conditions: str, descending: bool = False
+    ) -> str:
+        """The values of the changes that the call's own filter and the conditions let through, as an ordered array."""
+        return engine.items_in_order(value, keys, self.where, *conditions, descending=descending)
 
     def went(self, aggregate: str, *conditions: str) -> str:
         """`aggregate` over the retractions among them."""
@@ -92,12 +104,21 @@ class AggregateFunction(ABC):
         retractable: linear; nothing is computed again but sums of DOUBLE that a retraction left without digits.
         ordered: `add` uses `GroupChanges.order`.
         needs_order: has no meaning over rows that are no events.
+        of_all: a group has no accumulator but one made of all its rows by `anew`, in the first refresh too.
+        kept: the accumulator is stored. One that is not is made of all rows of each group that a change touches.
+        by_place: over the different values of a group, places in the order of events are part of a value.
+        values_since: the least `View.by_value` of the views in which another function becomes this one over the
+            different values of a group.
     """
 
     name: str
     retractable: bool = False
     ordered: bool = False
     needs_order: bool = False
+    of_all: bool = False
+    kept: bool = True
+    by_place: bool = False
+    values_since: int = 1
 
     def bind(
         self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...], *, distinct: bool = False
@@ -129,6 +150,14 @@ class AggregateFunction(ABC):
     def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """Aggregate over changes of one group: their accumulator (never NULL, except where said)."""
 
+    def anew(self, engine: Engine, call: AggregateCall, rows: GroupChanges) -> str:
+        """Aggregate over all rows of a group, when it is computed again: their accumulator."""
+        return self.add(engine, call, rows)
+
+    def ranking(self, engine: Engine, call: AggregateCall, arguments: tuple[str, ...]) -> tuple[str, str] | None:
+        """What `anew` ranks the rows by, and the weight of a row; None: it does not."""
+        return None
+
     @abstractmethod
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         """Both accumulators as one; `old` is NULL for a group that is new."""
@@ -143,10 +172,15 @@ class AggregateFunction(ABC):
         """The call that gives the same over the different values of a group; None: it must see the rows themselves.
 
         Args:
-            values: of each argument; none is NULL, and no two rows of a group have the same.
+            values: of each argument; none is NULL but where `null_values` says so, and no two rows of a group have the
+                same.
             count: how many rows of the group have them.
         """
         return None
+
+    def null_values(self, call: AggregateCall) -> tuple[bool, ...]:
+        """Of each argument, whether `of_values` wants the values that are NULL too."""
+        return (False,) * len(call.arguments)
 
     def form(self, call: AggregateCall) -> int:
         """The number of the form in which the accumulator is stored: higher than of any that meant something else."""
@@ -183,6 +217,17 @@ class AggregateFunction(ABC):
     def refuse(self, sql_type: SqlType, accepted: str) -> TypeMismatch:
         """The error for an argument of a type that the function does not take."""
         return TypeMismatch(f"{self.name} does not take {sql_type}", hint=f"it takes {accepted}")
+
+
+OF_VALUES = " OF VALUES"
+"""What ends the name of a function over the different values of a group (`jobs.functions.aggregates.of_values`)."""
+
+
+def over_values(call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression) -> AggregateCall:
+    """The call over the different values of a group and how often each is there."""
+    types = (*call.argument_types, BIGINT)
+    name = f"{call.function}{OF_VALUES}"
+    return replace(call, function=name, arguments=(*values, count), argument_types=types, distinct=False)
 
 
 def constant(expression: exp.Expression) -> int | bool | None:

@@ -31,6 +31,7 @@ from strandline.jobs.functions.aggregates.collections import (
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound
 from strandline.jobs.functions.aggregates.extremes import Extreme, ExtremeBy, TopK, TopKDistinct
 from strandline.jobs.functions.aggregates.linear import AllOrAny, Avg, Count, Sum, SumList
+from strandline.jobs.functions.aggregates.of_values import HistogramOfValues, ListOfValues, PercentileOfValues
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.statistics import OF_PAIRS, Correlation, Spread, StddevSamp
 from strandline.jobs.model.stage import AggregateCall
@@ -112,7 +113,19 @@ FUNCTIONS: Mapping[str, AggregateFunction] = _by_name(
     Extreme("ANY_VALUE", greatest=False),
 )
 
-_OF_VALUES: Mapping[str, AggregateFunction] = _by_name(MostFrequent())
+_IN_ORDER = ("ARRAY_AGG", "COLLECT_LIST")
+
+_OF_VALUES: Mapping[str, AggregateFunction] = _by_name(
+    MostFrequent(),
+    PercentileOfValues("PERCENTILE_CONT", between=True),
+    PercentileOfValues("PERCENTILE_DISC", between=False),
+    HistogramOfValues("HISTOGRAM"),
+    *(ListOfValues(CollectList(name)) for name in _IN_ORDER),
+    *(ListOfValues(OrderedList(name)) for name in _IN_ORDER),
+    ListOfValues(OrderedText("STRING_AGG")),
+    ListOfValues(OrderedEnd("FIRST_VALUE", last=False)),
+    ListOfValues(OrderedEnd("LAST_VALUE", last=True)),
+)
 """What functions become over the different values of a group (`AggregateFunction.of_values`), where that is none of
 `FUNCTIONS`."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from strandline.jobs.functions.aggregates.of_values import LEVEL
 from strandline.jobs.ivm.plan.conditions import conditions_of
 from strandline.jobs.ivm.plan.map import map_stage, marked_stage
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, giving, named
@@ -55,7 +56,7 @@ class Stages:
         notes: reasons, for EXPLAIN.
         offered: every stage that was made, also those in whose place an equal one stands.
         places: rows of tables keep time and place of their newest events, for a function that goes by these.
-        by_value: different values of a group have rows of their own (`jobs.ivm.plan.by_value`).
+        by_value: which calls have the different values of a group in rows of their own: `View.by_value`.
         errors: what becomes of a row on which an expression fails.
     """
 
@@ -69,7 +70,7 @@ class Stages:
     offered: list[Stage] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     places: bool = False
-    by_value: bool = True
+    by_value: int = LEVEL
     errors: ErrorPolicy = "dead_letter"
     _known: dict[str, Relation] = field(default_factory=dict)
 

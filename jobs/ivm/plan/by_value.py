@@ -9,8 +9,9 @@
 An epoch touches the values that changed. As one array in the group's row they would all be read, sorted and written.
 
 Calls whose values have the same types share an inner stage, which numbers them (`__of`): its key has no NULL but those
-of the groups, so that rows are found by equality. A row on which an expression fails is in no inner stage; it is among
-the dead letters of the outer one, which still reads the arguments that can fail.
+of the groups, so that rows are found by equality; calls that take NULL for a value share others. A row on which an
+expression fails is in no inner stage; it is among the dead letters of the outer one, which still reads the arguments
+that can fail.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ _PLAIN = frozenset(
 
 def values_apart(stage: AggregateStage, stages: Stages) -> AggregateStage:
     """The same groups, where calls over different values read them from inner stages; unchanged where none does."""
-    if not stages.by_value or stage.session is not None or not any(map(_is_by_value, stage.aggregates)):
+    moved = {each.name for each in stage.aggregates if _is_by_value(each, stages.by_value)}
+    if not moved or stage.session is not None:
         return stage
     # Every stage must see the same row of a table that an event looks up: the inner ones read what was found.
     found = lookups_apart(stage, stages)
@@ -64,9 +66,10 @@ def values_apart(stage: AggregateStage, stages: Stages) -> AggregateStage:
     body = _sound_body(found, stages)
     if body is None or any(each.frozen for each in inputs_of(found)):
         return stage
-    families: dict[tuple[SqlType, ...], _Family] = {}
-    for call in filter(_is_by_value, found.aggregates):
-        families.setdefault(call.argument_types, _Family(len(families) + 1)).add(call)
+    families: dict[tuple[object, ...], _Family] = {}
+    for call in (_with_places(each, found) for each in found.aggregates if each.name in moved):
+        nulls = function_of(call).null_values(call)
+        families.setdefault((call.argument_types, nulls), _Family(len(families) + 1)).add(call)
     stages.note("different values: an inner stage keeps each in a row of its own, so that a change touches no other")
     relations = [stages.add(family.stage(found, body)) for family in families.values()]
     aliases = {each.alias for each in inputs_of(found)}
@@ -78,10 +81,21 @@ def values_apart(stage: AggregateStage, stages: Stages) -> AggregateStage:
     return _over(found, list(families.values()), read)
 
 
-def _is_by_value(call: AggregateCall) -> bool:
+def _is_by_value(call: AggregateCall, level: int) -> bool:
     if not call.arguments or not all(each.base in _PLAIN for each in call.argument_types):
         return False
-    return function_of(call).of_values(call, call.arguments, exp.Null()) is not None
+    made = function_of(call).of_values(call, call.arguments, exp.Null())
+    return made is not None and function_of(made).values_since <= level
+
+
+def _with_places(call: AggregateCall, stage: AggregateStage) -> AggregateCall:
+    """The call whose values are those of a place in the order of events, where it goes by places and rows have any."""
+    types = {each.name: each.type for each in stage.body[0].columns}
+    if not function_of(call).by_place or call.distinct or not types.keys() >= set(EVENT_ORDER):
+        return call
+    places = tuple(map(named, EVENT_ORDER))
+    more = tuple(types[name] for name in EVENT_ORDER)
+    return replace(call, arguments=(*call.arguments, *places), argument_types=(*call.argument_types, *more))
 
 
 def _sound_body(stage: AggregateStage, stages: Stages) -> Body | None:
@@ -179,7 +193,9 @@ class _Family:
         if any(isinstance(each, exp.Boolean) and not each.this for each in terms):
             return
         terms = [each for each in terms if not isinstance(each, exp.Boolean)]
-        where = all_of(core.where, *terms, *map(is_not_null, arguments))
+        nulls = function_of(call).null_values(call)
+        present = [is_not_null(each) for each, null in zip(arguments, nulls, strict=True) if not null]
+        where = all_of(core.where, *terms, *present)
         group = [Output(_group(place), replaced(g.expression, columns), g.type) for place, g in _groups(stage)]
         of = [Output(_OF, number(at), t.INT)] if self.numbered else []
         values = zip(arguments, call.argument_types, strict=True)
@@ -213,7 +229,7 @@ def _over(stage: AggregateStage, families: Sequence[_Family], read: Sequence[Inp
     """The stage over the rows, and over the values of each family."""
     family_of = {name: family for family in families for name in family.calls}
     calls = [
-        family_of[each.name].over(each)
+        family_of[each.name].over(family_of[each.name].calls[each.name][0])
         if each.name in family_of
         else replace(each, filter=all_of(_in_part(0), each.filter))
         for each in stage.aggregates

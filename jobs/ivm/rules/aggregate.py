@@ -13,15 +13,17 @@ retracted, its group, and only that, is computed again from the body's rows as t
 
     __f  the groups to compute again     __g  one accumulator per such group and call
 
-Over a body that only grows nothing is retracted, and that part of the text is left out.
+Calls that take other rows of the body, as the different values of a group are, have such relations of their own (`__f1`
+and so on): what one of them lost is no reason to read what another one takes. Over a body that only grows nothing is
+retracted, and that part of the text is left out.
 
 A group whose weights sum below zero is an upstream fault: the query fails with `NEGATIVE_WEIGHT` and nothing is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -29,7 +31,7 @@ from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine, filtered
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
 from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.ivm.rules.delta_join import ctes
+from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
 from strandline.jobs.ivm.rules.stored import ROWS, reads_values
 from strandline.jobs.ivm.rules.upserts import before, columns, old_row, render, same_key, state_column, typed, value_of
 from strandline.jobs.model.relation import EVENT_ORDER
@@ -40,18 +42,18 @@ from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import EXISTS, OLD, STATE, WEIGHT
 
 _ORDER = "__at"
-_AGAIN = "__again"
+_UPTO, _EVERY = "upto", "every"
 _CONSTANTS = (exp.Literal, exp.Boolean)
 
 
 def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[str] | None) -> str:
     """The settled form. A global aggregate (no key) settles its one row even when there are no changes."""
-    again = recomputed(stage) if changed is not None else ()
+    again = computed_again(stage, first=changed is None)
     results = [f"{shown(call, engine)} AS {engine.name(call.name)}" for call in stage.aggregates]
     groups = [engine.name(group.name) for group in stage.group]
     passed = [*groups, ROWS, *(_kept(call, engine) for call in stage.aggregates), EXISTS, OLD]
     texts = [
-        *_before_results(stage, again, engine, changed, rows=read_by(again, stage)),
+        *_before_results(stage, again, engine, changed),
         *_computed_again(stage, again, engine),
         f"""__x AS (
   SELECT *, {_exists(stage, engine)} AS {EXISTS}
@@ -72,17 +74,17 @@ SELECT
 
 def _before_results(
     stage: AggregateStage,
-    again: tuple[AggregateCall, ...],
+    again: tuple[Again, ...],
     engine: Engine,
     changed: Collection[str] | None,
-    *,
-    rows: Body,
 ) -> list[str]:
     """The relations up to `__m`."""
     groups = [engine.name(group.name) for group in stage.group]
-    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, again, engine), old_row(stage, engine)]
+    lost = _lost_by(again)
+    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, lost, engine), old_row(stage, engine)]
+    added = [call for call in stage.aggregates if function_of(call).kept]
     return [
-        *ctes(stage, engine, changed, rows=rows),
+        *ctes(stage, engine, changed),
         f"""__e AS (
   SELECT
     {columns(evaluated(stage, engine, WEIGHT))}
@@ -90,7 +92,7 @@ def _before_results(
 )""",
         f"""__d AS (
   SELECT
-    {columns([*groups, _rows(stage, engine), *folded(stage.aggregates, WEIGHT, engine), *_lost(again, engine)])}
+    {columns([*groups, _rows(stage, engine), *folded(added, WEIGHT, engine), *_lost(lost, engine)])}
   FROM __e{_grouped(groups)}
 )""",
         before(stage, engine),
@@ -102,11 +104,42 @@ def _before_results(
     ]
 
 
-def groups_computed_again(stage: AggregateStage, engine: Engine, changed: Collection[str]) -> str:
-    """SELECT of the groups, all their columns, whose rows are read again: of a stage in which some may be."""
-    again = recomputed(stage)
-    texts = [*_before_results(stage, again, engine, changed, rows=()), *_computed_again(stage, again, engine)[:2]]
-    return f"WITH {', '.join(texts)}\nSELECT {', '.join(engine.name(group.name) for group in stage.group)} FROM __f"
+@dataclass(frozen=True)
+class Again:
+    """Calls whose groups may have to be computed again, from the same rows.
+
+    Attributes:
+        rows: the cores that they read.
+        number: ends the names of their relations.
+    """
+
+    calls: tuple[AggregateCall, ...]
+    rows: Body
+    number: str
+
+
+def computed_again(stage: AggregateStage, *, first: bool = False) -> tuple[Again, ...]:
+    """The calls whose groups may have to be computed again, by the rows that they take.
+
+    Args:
+        first: in the first refresh, in which nothing is lost.
+    """
+    found: dict[int, tuple[Body, list[AggregateCall]]] = {}
+    for call in recomputed(stage):
+        if function_of(call).of_all or not first:
+            rows = read_by((call,), stage)
+            place = sum(1 << at for at, core in enumerate(stage.body) if core in rows)
+            found.setdefault(place, (rows, []))[1].append(call)
+    return tuple(
+        Again(tuple(calls), rows, str(number) if number else "") for number, (rows, calls) in enumerate(found.values())
+    )
+
+
+def groups_computed_again(stage: AggregateStage, again: Again, engine: Engine, changed: Collection[str]) -> str:
+    """SELECT of the groups, all their columns, whose rows are read again for these calls."""
+    texts = [*_before_results(stage, (again,), engine, changed), *_groups_again(stage, (again,), engine)]
+    names = ", ".join(engine.name(group.name) for group in stage.group)
+    return f"WITH {', '.join(texts)}\nSELECT {names} FROM __f{again.number}"
 
 
 def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:
@@ -172,8 +205,12 @@ def _grouped(groups: list[str]) -> str:
 
 
 def _changes(call: AggregateCall, weight: str, engine: Engine) -> GroupChanges:
-    arguments = tuple(_argument(call, number, engine) for number in range(len(call.arguments)))
-    return GroupChanges(arguments=arguments, weight=weight, order=_ORDER, where=filter_name(call, engine))
+    ranks = (engine.name(f"{call.name}_{name}") for name in (_UPTO, _EVERY))
+    return GroupChanges(_arguments(call, engine), weight, _ORDER, filter_name(call, engine), *ranks)
+
+
+def _arguments(call: AggregateCall, engine: Engine) -> tuple[str, ...]:
+    return tuple(_argument(call, number, engine) for number in range(len(call.arguments)))
 
 
 def _argument(call: AggregateCall, number: int, engine: Engine) -> str:
@@ -198,6 +235,11 @@ def _rows(stage: AggregateStage, engine: Engine) -> str:
     return f"{engine.cast(f'COALESCE({count}, 0)', BIGINT)} AS {ROWS}"
 
 
+def _lost_by(again: tuple[Again, ...]) -> tuple[AggregateCall, ...]:
+    """The calls of which it must be known what they lost."""
+    return tuple(call for each in again for call in each.calls if function_of(call).kept)
+
+
 def _lost(again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:
     return [
         f"{function_of(call).lost(engine, call, _changes(call, WEIGHT, engine))} AS {_lost_name(call, engine)}"
@@ -210,46 +252,112 @@ def _merged(stage: AggregateStage, again: tuple[AggregateCall, ...], engine: Eng
     parts = [f"COALESCE(__o.{STATE}.{ROWS}, 0) + __d.{ROWS} AS {ROWS}"]
     for call in stage.aggregates:
         function = function_of(call)
+        if not function.kept:
+            parts.append(f"{engine.cast('NULL', function.accumulator(call))} AS {_kept(call, engine)}")
+            continue
         old = f"__o.{STATE}.{engine.name(call.name)}"
         merged = function.merge(engine, call, old, f"__d.{_kept(call, engine)}")
         parts.append(f"{engine.cast(merged, function.accumulator(call))} AS {_kept(call, engine)}")
     return [*parts, *(f"__d.{_lost_name(call, engine)}" for call in again)]
 
 
-def _computed_again(stage: AggregateStage, again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:
+def _computed_again(stage: AggregateStage, again: tuple[Again, ...], engine: Engine) -> list[str]:
     """`__w`: as `__m`, but the accumulators of groups that lost a deciding row are computed from the body's rows."""
     if not again:
         return []
-    flags = [
-        function_of(call).must_recompute(engine, call, _kept(call, engine), _lost_name(call, engine)) for call in again
-    ]
     groups = [engine.name(group.name) for group in stage.group]
-    fresh = [_fresh(call, engine) if call in again else f"__n.{_kept(call, engine)}" for call in stage.aggregates]
+    made = {call.name: each for each in again for call in each.calls}
+    fresh = [
+        _fresh(call, made[call.name], engine) if call.name in made else f"__n.{_kept(call, engine)}"
+        for call in stage.aggregates
+    ]
+    joined = " ".join(
+        f"LEFT JOIN __g{each.number} ON __n.{_flag(each)} AND {_same(groups, '__n', f'__g{each.number}')}"
+        for each in again
+    )
     return [
-        f"__n AS (\n  SELECT *, {' OR '.join(f'({flag})' for flag in flags)} AS {_AGAIN}\n  FROM __m\n)",
-        f"__f AS (SELECT {', '.join(groups) or 'TRUE AS __any'} FROM __n WHERE {_AGAIN} AND {ROWS} > 0)",
-        f"""__b AS (
-  SELECT
-    {columns(evaluated(replace(stage, aggregates=again), engine, "CAST(1 AS BIGINT)"))}
-  FROM body_new{chosen(stage, engine)}
-)""",
-        f"""__g AS (
-  SELECT /*+ BROADCAST(__f) */
-    {columns([*(f"__b.{group}" for group in groups), *folded(again, "1", engine)])}
-  FROM __b SEMI JOIN __f ON {_same(groups, "__b", "__f")}{_grouped([f"__b.{group}" for group in groups])}
-)""",
+        *_groups_again(stage, again, engine),
+        *(text for each in again for text in _accumulated_again(stage, each, engine)),
         f"""__w AS (
   SELECT
     {columns([*(f"__n.{group}" for group in groups), f"__n.{ROWS}", *fresh, f"__n.{OLD}"])}
-  FROM __n LEFT JOIN __g ON __n.{_AGAIN} AND {_same(groups, "__n", "__g")}
+  FROM __n {joined}
 )""",
     ]
 
 
-def _fresh(call: AggregateCall, engine: Engine) -> str:
+def _groups_again(stage: AggregateStage, again: tuple[Again, ...], engine: Engine) -> list[str]:
+    """`__n`: as `__m`, with what is to be computed again; and `__f`, the groups of it."""
+    flags = [
+        f"{' OR '.join(f'({_must_recompute(call, engine)})' for call in each.calls)} AS {_flag(each)}" for each in again
+    ]
+    groups = ", ".join(engine.name(group.name) for group in stage.group) or "TRUE AS __any"
+    return [
+        f"__n AS (\n  SELECT *, {', '.join(flags)}\n  FROM __m\n)",
+        *(f"__f{each.number} AS (SELECT {groups} FROM __n WHERE {_flag(each)} AND {ROWS} > 0)" for each in again),
+    ]
+
+
+def _must_recompute(call: AggregateCall, engine: Engine) -> str:
+    function = function_of(call)
+    if not function.kept:
+        return "TRUE"
+    return function.must_recompute(engine, call, _kept(call, engine), _lost_name(call, engine))
+
+
+def _flag(again: Again) -> str:
+    return f"__again{again.number}"
+
+
+def _accumulated_again(stage: AggregateStage, again: Again, engine: Engine) -> Iterator[str]:
+    """`__g`: the accumulators of the groups in `__f`, from the rows of the body."""
+    groups = [engine.name(group.name) for group in stage.group]
+    body, number = f"body_new{again.number}", again.number
+    yield f"{body} AS (\n{all_rows(again.rows, engine)}\n)"
+    yield f"""__b{number} AS (
+  SELECT
+    {columns(evaluated(replace(stage, aggregates=again.calls), engine, "CAST(1 AS BIGINT)"))}
+  FROM {body}{chosen(stage, engine)}
+)"""
+    taken = f"__b{number} SEMI JOIN __f{number} ON {_same(groups, f'__b{number}', f'__f{number}')}"
+    ranked = [each for call in again.calls for each in _ranked(call, groups, f"__b{number}", engine)]
+    if ranked:
+        listed = ", ".join([f"__b{number}.*", *ranked])
+        taken = f"(SELECT /*+ BROADCAST(__f{number}) */ {listed} FROM {taken}) AS __b{number}"
+    made = [
+        f"{function_of(call).anew(engine, call, _changes(call, '1', engine))} AS {_kept(call, engine)}"
+        for call in again.calls
+    ]
+    yield f"""__g{number} AS (
+  SELECT /*+ BROADCAST(__f{number}) */
+    {columns([*(f"__b{number}.{group}" for group in groups), *made])}
+  FROM {taken}{_grouped([f"__b{number}.{group}" for group in groups])}
+)"""
+
+
+def _ranked(call: AggregateCall, groups: list[str], rows: str, engine: Engine) -> Iterator[str]:
+    """The columns by which a call ranks the rows that it takes."""
+    ranking = function_of(call).ranking(engine, call, _arguments(call, engine))
+    if ranking is None:
+        return
+    key, weight = ranking
+    parts = [f"PARTITION BY {', '.join(f'{rows}.{group}' for group in groups)}"] if groups else []
+    up = " ".join([*parts, f"ORDER BY {key} ROWS UNBOUNDED PRECEDING"])
+    # Spark has no FILTER with OVER.
+    total = f"SUM({_value_where(weight, filter_name(call, engine))})"
+    yield f"{engine.cast(f'{total} OVER ({up})', BIGINT)} AS {engine.name(f'{call.name}_{_UPTO}')}"
+    yield f"{engine.cast(f'{total} OVER ({chr(32).join(parts)})', BIGINT)} AS {engine.name(f'{call.name}_{_EVERY}')}"
+
+
+def _value_where(value: str, where: str | None) -> str:
+    """The value of rows that meet a condition, NULL of others."""
+    return f"CASE WHEN {where} THEN {value} END" if where else value
+
+
+def _fresh(call: AggregateCall, again: Again, engine: Engine) -> str:
     name = _kept(call, engine)
-    computed = engine.cast(f"__g.{name}", function_of(call).accumulator(call))
-    return f"CASE WHEN __n.{_AGAIN} THEN {computed} ELSE __n.{name} END AS {name}"
+    computed = engine.cast(f"__g{again.number}.{name}", function_of(call).accumulator(call))
+    return f"CASE WHEN __n.{_flag(again)} THEN {computed} ELSE __n.{name} END AS {name}"
 
 
 def _same(groups: list[str], left: str, right: str) -> str:
@@ -269,7 +377,7 @@ def shown(call: AggregateCall, engine: Engine) -> str:
 def _settled(stage: AggregateStage, engine: Engine) -> list[str]:
     """The columns of the result."""
     fields = [(name, engine.name(name)) for name, _ in hidden_columns(stage)]
-    fields += [(ROWS, ROWS), *((call.name, _kept(call, engine)) for call in stage.aggregates)]
+    fields += [(ROWS, ROWS), *((call.name, _kept(call, engine)) for call in stage.aggregates if function_of(call).kept)]
     outputs = [_output(stage, output, engine) for output in stage.outputs]
     return [*outputs, *state_column(stage, fields, engine), EXISTS, OLD]
 

@@ -27,13 +27,14 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
-from strandline.jobs.ivm.rules.aggregate import chosen, groups_computed_again, read_by, recomputed
+from strandline.jobs.ivm.rules.aggregate import chosen, computed_again, groups_computed_again
 from strandline.jobs.ivm.rules.delta_join import ctes, terms
 from strandline.jobs.ivm.rules.upserts import typed, value_of
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
+    Body,
     Core,
     Input,
     LatestStage,
@@ -156,36 +157,37 @@ def _touched(stage: Stage, engine: Engine) -> tuple[list[str], list[str], str]:
 
 def _rows_again(plan: Plan, stage: Stage, engine: Engine, changed: Collection[str]) -> None:
     """The rows of the inputs that make up the groups, or parts, which are computed again from all their rows."""
-    parts, again = _computed_again(stage, engine, changed)
-    if again is None:
-        return
-    body = body_of(stage)
-    if isinstance(stage, AggregateStage) and stage.session is None:
-        body = read_by(recomputed(stage), stage)
-    for core in body:
-        walk = _Walk(plan, core, {each.alias: f"new_{each.alias}" for each in core.inputs}, engine)
-        if parts:
-            walk.from_parts(parts, again)
-        else:
-            walk.scan_rest((), "all rows are computed again")
+    for body, parts, again in _computed_again(stage, engine, changed):
+        for core in body:
+            walk = _Walk(plan, core, {each.alias: f"new_{each.alias}" for each in core.inputs}, engine)
+            if parts:
+                walk.from_parts(parts, again)
+            else:
+                walk.scan_rest((), "all rows are computed again")
 
 
-def _computed_again(stage: Stage, engine: Engine, changed: Collection[str]) -> tuple[Sequence[Output], str | None]:
-    """The columns of groups or parts, and a SELECT of those that are computed again; None: none ever is."""
-    delta = ", ".join(ctes(stage, engine, changed))
+def _computed_again(
+    stage: Stage, engine: Engine, changed: Collection[str]
+) -> Iterator[tuple[Body, Sequence[Output], str]]:
+    """Rows that are read again, the columns of groups or parts, and a SELECT of those that are computed again."""
     match stage:
         case AggregateStage() if stage.session is None:
-            if not recomputed(stage):
-                return (), None
-            return stage.group, groups_computed_again(stage, engine, changed) if stage.group else ""
+            for again in computed_again(stage):
+                yield (
+                    again.rows,
+                    stage.group,
+                    groups_computed_again(stage, again, engine, changed) if stage.group else "",
+                )
+            return
         case AggregateStage():
             parts, rows = stage.group, chosen(stage, engine)
         case AnalyticStage():
             parts, rows = stage.partition, ""
         case _:
-            return (), None
+            return
+    delta = ", ".join(ctes(stage, engine, changed))
     values = ", ".join(typed(part, engine) for part in parts) or "TRUE AS __any"
-    return parts, f"WITH {delta}\nSELECT DISTINCT {values} FROM delta{rows}"
+    yield body_of(stage), parts, f"WITH {delta}\nSELECT DISTINCT {values} FROM delta{rows}"
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def state_type(stage: Stage) -> SqlType | None:
     if isinstance(stage, AggregateStage):
         fields += ((ROWS, BIGINT),)
         if stage.session is None:
-            fields += tuple((call.name, function_of(call).accumulator(call)) for call in stage.aggregates)
+            kept = ((call, function) for call in stage.aggregates if (function := function_of(call)).kept)
+            fields += tuple((call.name, function.accumulator(call)) for call, function in kept)
     return struct(*fields) if fields else None
 
 

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.functions.aggregates.of_values import LEVEL
 from strandline.jobs.ivm.plan.plan import check_errors, check_incremental, plan_of_query, with_rowtime
 from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, maintenance
 from strandline.jobs.ivm.rules.stored import reads_values
@@ -86,7 +87,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         hidden=tuple(Column(name, sql_type) for name, sql_type in stored.hidden),
         row_key=stored.key,
         identity=stored.identity,
-        by_value=any(map(reads_values, made.stages)),
+        by_value=LEVEL if any(map(reads_values, made.stages)) else View.by_value,
     )
     check_quarantine(view, catalog)
     check_changelog_topic(view, catalog)

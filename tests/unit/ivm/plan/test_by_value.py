@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline.jobs.catalog.as_json import to_json
+from strandline.jobs.catalog.as_json import from_json, to_json
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.column_lineage import column_origins
+from strandline.jobs.functions.aggregates import of_values
+from strandline.jobs.functions.aggregates.of_values import LEVEL
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.ivm.rules.aggregate import recomputed
@@ -128,6 +130,26 @@ def test_a_view_of_before_keeps_its_plan(catalog: Catalog) -> None:
     assert run(text, catalog) == former
 
 
+def test_a_view_of_between_keeps_its_percentiles_and_lists_in_arrays(catalog: Catalog) -> None:
+    """Made when only COUNT, SUM, AVG and MODE had their values in rows."""
+    text = f"CREATE MATERIALIZED VIEW v AS SELECT area, {DISTINCT}, MEDIAN(n) AS m, COLLECT_LIST(n) AS l FROM readings"
+    made = run(f"{text} GROUP BY area", catalog)
+    assert isinstance(made, View)
+    former = replace(made, by_value=1)
+    assert same(former, made)
+    as_it_was_written = to_json(1, replace(made, by_value=True))
+    assert from_json(as_it_was_written.encode(), "here").definition == former
+    (values, _), new = plan(former, catalog).stages, plan(made, catalog)
+    assert values.table == "v__stage_1"
+    assert [function for function, _ in calls(plan(former, catalog).stages[-1])] == [
+        "COUNT",
+        "PERCENTILE_CONT",
+        "COLLECT_LIST",
+    ]
+    assert form_of(new.stages) > form_of(plan(former, catalog).stages)
+    assert len(new.stages) == 3
+
+
 def test_the_lineage_of_a_value_leads_through_its_stage(catalog: Catalog) -> None:
     made = view_over("area, COUNT(DISTINCT n, sensor) AS d, MODE(reading) AS m", catalog)
     found = {name: [each.column for each in origins] for name, origins in column_origins(made).items()}
@@ -147,7 +169,22 @@ CALLS = (
     "COUNT(*) AS c, COUNT(DISTINCT age) AS d, SUM(DISTINCT age) AS s, AVG(DISTINCT age) AS a, MODE(age) AS m,"
     " COUNT(DISTINCT age, name) AS p, COUNT(DISTINCT name) FILTER (WHERE age > 1) AS f, MAX(id) AS x"
 )
+SHOWN = (
+    "MEDIAN(age) AS p5, PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY name DESC) AS p3,"
+    " PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age DESC) AS p9, HISTOGRAM(name) AS h, HISTOGRAM(name) FILTER (WHERE"
+    " age > 1) AS hf, COLLECT_LIST(age) AS l, ARRAY_AGG(age ORDER BY name DESC) AS o, ARRAY_AGG(DISTINCT age ORDER BY"
+    " age) AS od, STRING_AGG(name, '|' ORDER BY age) AS t, FIRST_VALUE(name ORDER BY age) AS f1, MODE(age) AS mo,"
+    " LAST_VALUE(name ORDER BY age) AS l1, MAX(age) AS mx"
+)
 VIEWS = {
+    "shown": f"SELECT id % 3 AS k, {SHOWN} FROM users GROUP BY id % 3",
+    "shown-global": f"SELECT {SHOWN} FROM users",
+    "shown-sets": f"SELECT name, age, {SHOWN} FROM users GROUP BY ROLLUP (name, age)",
+    "shown-having": f"SELECT name, {SHOWN} FROM users GROUP BY name HAVING MEDIAN(age) > 1",
+    "shown-hopping": "SELECT area, MEDIAN(n) AS m, COLLECT_LIST(n) AS l, HISTOGRAM(sensor) AS h FROM readings"
+    " WINDOW HOPPING (SIZE 20 SECONDS, ADVANCE BY 10 SECONDS, GRACE PERIOD 15 SECONDS) GROUP BY area",
+    "shown-session": "SELECT area, MEDIAN(n) AS m, COLLECT_LIST(n) AS l, HISTOGRAM(sensor) AS h FROM readings"
+    " WINDOW SESSION (5 SECONDS) GROUP BY area",
     "groups": f"SELECT name, {CALLS} FROM users GROUP BY name",
     "global": f"SELECT {CALLS} FROM users",
     "sets": f"SELECT name, age, {CALLS} FROM users GROUP BY ROLLUP (name, age)",
@@ -164,7 +201,7 @@ def test_after_every_epoch_the_view_is_what_its_select_gives(
     form: str, catalog: Catalog, duck: duckdb.DuckDBPyConnection
 ) -> None:
     assert isinstance(view := run(f"CREATE MATERIALIZED VIEW v AS {VIEWS[form]}", catalog), View)
-    assert view.by_value
+    assert view.by_value == (0 if "SESSION" in VIEWS[form] else LEVEL)
     chance, lake, offsets = random.Random(form), DuckLake(catalog, catalog.definitions(), duck), count()
 
     def events(*columns: tuple[str, Sequence[object]]) -> list[dict[str, object]]:
@@ -183,6 +220,34 @@ def test_after_every_epoch_the_view_is_what_its_select_gives(
             "users__log",
             events(("id", [1, 2, 3, 4, 5]), ("name", names), ("age", numbers), ("_tombstone", [False, False, True])),
         )
+        lake.refresh()
+        assert lake.wrong("v") == ""
+    lake.close()
+
+
+@pytest.mark.parametrize("least", [1, 64])
+def test_a_percentile_follows_its_values_wherever_they_go(
+    least: int, catalog: Catalog, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With windows so small that rows asked for leave them all the time, and with windows that hold everything."""
+    monkeypatch.setattr(of_values, "_LEAST", least)
+    text = (
+        "CREATE MATERIALIZED VIEW v AS SELECT id % 2 AS k, MEDIAN(age) AS m, PERCENTILE_DISC(0) WITHIN GROUP (ORDER BY"
+        " age) AS a, PERCENTILE_DISC(1) WITHIN GROUP (ORDER BY age) AS b, PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY"
+        " age DESC) AS c, COUNT(*) AS n FROM users GROUP BY id % 2"
+    )
+    assert isinstance(run(text, catalog), View)
+    chance, lake, offsets = random.Random(least), DuckLake(catalog, catalog.definitions(), duck), count()
+    for epoch in range(30):
+        rows = []
+        for _ in range(chance.choice([1, 3, 60])):
+            at = next(offsets)
+            # Values wander up, then down; keys are few, so that most events retract a row.
+            age = None if chance.random() < 0.1 else chance.randint(0, 20) + 15 * min(epoch, 30 - epoch)
+            place = {"_partition": 0, "_offset": at, "_timestamp": NOON, "_stream_time": NOON}
+            gone = chance.random() < 0.2
+            rows.append({"id": chance.randint(0, 90), "name": "a", "age": age, "_tombstone": gone, **place})
+        lake.feed("users__log", rows)
         lake.refresh()
         assert lake.wrong("v") == ""
     lake.close()

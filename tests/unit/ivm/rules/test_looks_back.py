@@ -29,7 +29,11 @@ def of_view(query: str) -> list[set[str]]:
     [
         ("SELECT k, v FROM s WHERE v > 1", [set()]),
         ("SELECT k FROM s UNION ALL SELECT k FROM r", [set()]),
-        ("SELECT k, COUNT(*) AS n, MAX(v) AS m, COLLECT_LIST(v) AS l FROM s GROUP BY k", [set()]),
+        ("SELECT k, COUNT(*) AS n, MAX(v) AS m, COLLECT_SET(v) AS l FROM s GROUP BY k", [set()]),
+        (
+            "SELECT k, MAX(v) AS m, COLLECT_LIST(v) AS l, MEDIAN(v) AS d FROM s GROUP BY k",
+            [set(), set(), {"x__stage_1", "x__stage_2"}],
+        ),
         ("SELECT k, TOPK(v, 2) AS top FROM s WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 DAY) GROUP BY k", [set()]),
         ("SELECT k, MAX(v) AS m FROM t GROUP BY k", [{"t"}]),
         ("SELECT k, SUM(v) AS m FROM t GROUP BY k", [set()]),
