@@ -28,6 +28,8 @@ LEVEL: Final = 2
 """`View.by_value` of views whose calls became these."""
 _FORM: Final = 6
 """Higher than that of the values of `LEVEL` 1: before it, these values were an array in the row of their group."""
+_STRETCH: Final = 64
+"""Values whose numbers are added up before those of single ones: the sums up to each of n numbers cost their square."""
 _LEAST: Final = 64
 """Rows on each side of a percentile that its window takes at least; beyond that the root of their number, so that
 computing a group again, which costs its number, is as seldom as that is large."""
@@ -141,7 +143,7 @@ class PercentileOfValues(_OfValues):
         return struct(("n", BIGINT), ("below", BIGINT), ("lo", value), ("hi", value), ("items", bag_type(value)))
 
     def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
-        """The changes, in no order; NULL where no value changed."""
+        """The changes, in no order."""
         value, count = changes.arguments
         moved = f"{changes.weight} * {count}"
         items = changes.only(engine.items(self._item(engine, value, moved)))
@@ -180,8 +182,10 @@ class PercentileOfValues(_OfValues):
         moved = self._made(engine, call, count, f"{part(old, 'below')} + {below}", low, high, merged)
         unknown = self._made(engine, call, part(new, "n"), "NULL", "NULL", "NULL", "NULL")
         nothing = engine.cast("NULL", self.accumulator(call))
-        kept = f"CASE WHEN {part(new, 'items')} IS NULL THEN {old} ELSE {moved} END"
-        fresh = f"CASE WHEN {part(new, 'items')} IS NULL THEN {nothing} ELSE {unknown} END"
+        # Over no rows the array is NULL or empty, as engines have it.
+        some = f"COALESCE({engine.size(part(new, 'items'))}, 0) > 0"
+        kept = f"CASE WHEN {some} THEN {moved} ELSE {old} END"
+        fresh = f"CASE WHEN {some} THEN {unknown} ELSE {nothing} END"
         return f"CASE WHEN {part(old, 'n')} IS NULL THEN {fresh} ELSE {kept} END"
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
@@ -191,16 +195,21 @@ class PercentileOfValues(_OfValues):
         most = f"8 * ({_LEAST} + CAST(sqrt({count}) AS BIGINT))"
         holds = f"{below} <= {first} AND {last} < {end} AND {engine.size(items)} <= {most}"
         # A group without a value has no window, and needs none.
-        return f"({count} > 0 AND NOT COALESCE({holds}, FALSE))"
+        return f"COALESCE({count} > 0 AND NOT COALESCE({holds}, FALSE), FALSE)"
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         count, below, items = (engine.field(kept, name) for name in ("n", "below", "items"))
         first, last = self._places(engine, call, count)
-        numbers = engine.transform(engine.places("__n"), "__nr", engine.total(engine.slice("__n", "1", "__nr"), BIGINT))
 
         def at(place: str) -> str:
-            reached = engine.size(engine.keep("__upto", "__one", f"__one <= {place} - {below}"))
-            return engine.field(engine.get(items, f"{reached} + 1"), "v")
+            """The value of a row: the one after those that end before it, found by stretches of the window first."""
+            wanted = f"({place} - {below})"
+            stretches = engine.size(engine.keep("__upto", "__one", f"__one <= {wanted}"))
+            rest = f"({wanted} - COALESCE({engine.get('__upto', '__first')}, 0))"
+            part = engine.slice("__n", f"__first * {_STRETCH} + 1", str(_STRETCH))
+            passed = engine.size(engine.keep(_running(engine, "__part"), "__one", f"__one <= {rest}"))
+            found = engine.get(items, f"CAST(__first * {_STRETCH} + {passed} + 1 AS INT)")
+            return engine.let(stretches, "__first", engine.let(part, "__part", engine.field(found, "v")))
 
         found = at(first)
         if self.between:
@@ -209,8 +218,11 @@ class PercentileOfValues(_OfValues):
             place = f"({call.parameters[0]} * ({count} - 1))"
             share = f"(CAST({place} AS DOUBLE) - floor(CAST({place} AS DOUBLE)))"
             found = f"CASE WHEN {low} = {high} THEN {low} ELSE {low} + ({high} - {low}) * {share} END"
-        upto = engine.let(engine.pluck(items, "n"), "__n", numbers)
-        return f"CASE WHEN {count} > 0 THEN {engine.let(upto, '__upto', found)} END"
+        starts = engine.keep(engine.places("__n"), "__place", f"__place % {_STRETCH} = 1")
+        sums = engine.transform(starts, "__place", engine.total(engine.slice("__n", "__place", str(_STRETCH)), BIGINT))
+        upto = engine.let(sums, "__sums", _running(engine, "__sums"))
+        found = engine.let(engine.pluck(items, "n"), "__n", engine.let(upto, "__upto", found))
+        return f"CASE WHEN {count} > 0 THEN {found} END"
 
     def _places(self, engine: Engine, call: AggregateCall, count: str) -> tuple[str, str]:
         """The places of the rows asked for, from 0, in the order of values that goes up."""
@@ -231,3 +243,8 @@ class PercentileOfValues(_OfValues):
         fields = [("n", count), ("below", below), ("lo", low), ("hi", high), ("items", items)]
         types = dict(self.accumulator(call).fields)
         return engine.struct([(name, engine.cast(value, types[name])) for name, value in fields])
+
+
+def _running(engine: Engine, numbers: str) -> str:
+    """The sums of the numbers of an array up to each of them."""
+    return engine.transform(engine.places(numbers), "__nr", engine.total(engine.slice(numbers, "1", "__nr"), BIGINT))

@@ -225,12 +225,13 @@ def test_after_every_epoch_the_view_is_what_its_select_gives(
     lake.close()
 
 
-@pytest.mark.parametrize("least", [1, 64])
+@pytest.mark.parametrize(("least", "stretch"), [(1, 2), (20, 3), (64, 64)])
 def test_a_percentile_follows_its_values_wherever_they_go(
-    least: int, catalog: Catalog, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+    least: int, stretch: int, catalog: Catalog, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With windows so small that rows asked for leave them all the time, and with windows that hold everything."""
     monkeypatch.setattr(of_values, "_LEAST", least)
+    monkeypatch.setattr(of_values, "_STRETCH", stretch)
     text = (
         "CREATE MATERIALIZED VIEW v AS SELECT id % 2 AS k, MEDIAN(age) AS m, PERCENTILE_DISC(0) WITHIN GROUP (ORDER BY"
         " age) AS a, PERCENTILE_DISC(1) WITHIN GROUP (ORDER BY age) AS b, PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY"
