@@ -213,8 +213,8 @@ def _lost(node: exp.Expression, operands: Iterable[exp.Expression]) -> exp.Expre
 
     An operand that fails itself is NULL too: that the expression is NULL for it makes no other row fail.
     """
-    parts = {each.sql(): each for operand in operands for each in _sources(operand)}
-    return _all([_is_null(lenient(node)), *(exp.Not(this=_is_null(lenient(each))) for each in parts.values())])
+    parts = dict.fromkeys(each for operand in operands for each in _sources(operand))
+    return _all([_is_null(lenient(node)), *(exp.Not(this=_is_null(lenient(each))) for each in parts)])
 
 
 # What an expression is computed from, by operations that are NULL only where an operand is, or where they fail. A row
@@ -242,9 +242,9 @@ def _operands(node: exp.Expression) -> list[exp.Expression]:
     return [_operand(node)] if _is_conversion(node) else _children(node)
 
 
-def _failing_operations(node: exp.Expression) -> list[tuple[exp.Expression, frozenset[str] | None]]:
-    """The conditions under which some operation in an expression fails, each with the texts of the sources that have
-    values then; None: not known.
+def _failing_operations(node: exp.Expression) -> list[tuple[exp.Expression, frozenset[exp.Expression] | None]]:
+    """The conditions under which some operation in an expression fails, each with the sources that have values then;
+    None: not known.
 
     Where one below fails although the sources of this one have values, this one is NULL, which says the same.
     """
@@ -255,7 +255,7 @@ def _failing_operations(node: exp.Expression) -> list[tuple[exp.Expression, froz
     own = None if OPERANDS in node.meta else _own(node)
     if own is None:
         return below
-    sources = frozenset(each.sql() for each in _sources(node))
+    sources = frozenset(_sources(node))
     return [*((condition, of) for condition, of in below if of != sources), (own, sources)]
 
 

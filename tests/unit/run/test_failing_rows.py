@@ -487,3 +487,14 @@ def test_a_distance_leads_out_of_no_range(settings: Settings, lake: LakeLayout) 
     made.came([(1, 2**31 - 1, None, ""), (2, 2**31 - 2, None, ""), (3, -(2**31), None, ""), (4, None, None, "")])
     assert made.rows() == [(1, 2), (2, 2), (3, 1), (4, 1)]
     assert made.wrong("v") == []
+
+
+def test_arithmetic_over_a_scalar_subquery_that_fails(settings: Settings, lake: LakeLayout) -> None:
+    """What says on which rows it fails names the subquery, which is no text of any dialect."""
+    select = "SELECT n + (SELECT COUNT(*) FROM u WHERE u.id = s.id) AS x FROM s"
+    made = Failing(settings, lake, f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'null') AS {select};")
+    made.came(s=[(1, 5, None, None), (2, 7, None, None)], u=[(1, 1, None)])
+    assert [each.check for each in verify(settings, ["v"], deep=True) if each.ok is False] == []
+    assert sorted(made.rows()) == [(6,), (7,)]
+    (pulled,) = Interpreter(settings).run(f"{select};")
+    assert sorted(tuple(row) for row in pulled.rows) == [(6,), (7,)]  # type: ignore[union-attr]
