@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 import pytest
+from pyspark.sql import Row
 from sqlglot import exp
 
 from strandline.jobs.functions.python.register import register_elementary
@@ -22,13 +24,20 @@ if TYPE_CHECKING:
 
 
 def _plain(value: Any) -> Any:
-    """Values as both engines can show them: floats at twelve digits, decimals without trailing zeros."""
+    """Values as both engines can show them: floats at twelve digits, decimals without trailing zeros, times in UTC
+    without saying so, structs as what they are by name."""
     if isinstance(value, float):
         return float(f"{value:.12g}")
     if isinstance(value, Decimal):
         return value.normalize()
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, Row):
+        return _plain(value.asDict())
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 

@@ -181,7 +181,6 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "in the query that reads 'z'",
     ),
     ("WITH RECURSIVE z AS (SELECT n FROM z) SELECT n FROM z", "sql.invalid_query", "line 1, column 16", ROUNDS),
-    ("SELECT id, MAP{'a': 1} AS m FROM s", "sql.not_supported", "line 1, column 15", "MAP('a' := 1)"),
     (
         "SELECT id, LAG(n) FILTER (WHERE n > 1) OVER (ORDER BY id) AS a FROM p",
         "sql.invalid_query",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import promql_parser as promql
 import pytest
@@ -79,7 +80,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
     """All samples of a pipeline's and a server's `/metrics`, at work on one lake."""
     folder = tmp_path_factory.mktemp("observed")
     settings = load_settings(lake=folder / "lake", metrics=MetricsSettings(port=free_port()))
-    list(Interpreter(settings, "shop").run(DEFINITIONS + "INSERT INTO sales VALUES ('a', 1), ('b', 2);"))
+    list(Interpreter(settings, "shop").run(DEFINITIONS + "INSERT INTO sales VALUES ('a', 1);"))
+    drain(settings, "shop", in_driver=True)  # what follows is taken in as changes
+    list(Interpreter(settings, "shop").run("INSERT INTO sales VALUES ('b', 2);"))
     open_log(settings, LakeLayout(settings.lake)).produce("sales", [Record(None, b"{", 0)])
     ObjectStorage(MemoryStore(), "s3://bucket/lake").create("a", b"1")  # type: ignore[arg-type]
     found: list[Scrape] = []
@@ -88,10 +91,11 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
         port = settings.metrics.port
         assert port is not None
         # Gauges are as of the last heartbeat, and those have a clock of their own.
-        wait_until(lambda: "strandline_table_rows" in scrape(port), "no heartbeat of the tables")
+        wait_until(lambda: "strandline_refresh_seconds_a_day" in scrape(port), "no heartbeat after the refresh")
         found.append(scrape(port))
 
-    drain(settings, "shop", watch=look, in_driver=True)
+    with patch("strandline.jobs.run.metrics.LEAST_RUN_SECONDS", 0.0):
+        drain(settings, "shop", watch=look, in_driver=True)
     [of_pipeline] = found
     with TestClient(application(settings, ServerOptions(folder / "server", queries=1)), "http://127.0.0.1") as client:
         for path in ("/v1/views/by_shop/rows/a", "/v1/views/partly/rows/a"):

@@ -8,6 +8,8 @@
     -> columns and types from the first file, and a new record of the files that are seen
 
 What was filled in once stays: a statement that is applied again means the same, whatever the table is by then.
+
+What reads tables of others is imported where one is named: EXPLAIN and DESCRIBE answer without Arrow.
 """
 
 from __future__ import annotations
@@ -18,12 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
-import pyarrow as pa
-
-from strandline.jobs.ingest.delta.versions import open_delta
-from strandline.jobs.ingest.foreign.columns import PATH
 from strandline.jobs.ingest.foreign.origin import Origin, of_folder, origin_of
-from strandline.jobs.ingest.foreign.values import as_type
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import FOREIGN_OPTIONS, Column, Source
@@ -173,6 +170,8 @@ class _Place:
         self._storage = storage
 
     def delta(self) -> ForeignDelta:
+        from strandline.jobs.ingest.delta.versions import open_delta
+
         return open_delta(self.location, self._storage)
 
     def iceberg(self) -> IcebergTable:
@@ -282,6 +281,11 @@ def _is_same(node: Node, wanted: SqlType) -> bool:
 
 def _widens(node: Node, wanted: SqlType) -> bool:
     """True if a file's values are some of the type, or a folder's name says them, which is text."""
+    import pyarrow as pa
+
+    from strandline.jobs.ingest.foreign.columns import PATH
+    from strandline.jobs.ingest.foreign.values import as_type
+
     if node.said == PATH:
         return True
     try:

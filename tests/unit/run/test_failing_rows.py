@@ -26,6 +26,7 @@ from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.results import Rows as ResultRows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -497,4 +498,5 @@ def test_arithmetic_over_a_scalar_subquery_that_fails(settings: Settings, lake: 
     assert [each.check for each in verify(settings, ["v"], deep=True) if each.ok is False] == []
     assert sorted(made.rows()) == [(6,), (7,)]
     (pulled,) = Interpreter(settings).run(f"{select};")
-    assert sorted(tuple(row) for row in pulled.rows) == [(6,), (7,)]  # type: ignore[union-attr]
+    assert isinstance(pulled, ResultRows)
+    assert sorted(tuple(row) for row in pulled.rows) == [(6,), (7,)]

@@ -11,13 +11,14 @@ import pytest
 from benchmarks.patience import Clock
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.model.costs import CostFit
 from strandline.jobs.model.errors import OptionRefused
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.patience import patience, without
-from strandline.jobs.run.pipeline import drain, opened, report_of
+from strandline.jobs.run.pipeline import drain, opened
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
@@ -146,19 +147,29 @@ def test_a_view_is_stale_since_its_first_event_and_no_alarm_before(
         assert waiting.versions("quiet") == 1
 
 
-def test_a_run_reports_what_refreshes_cost_that_took_in_changes(stream: PipelineStream, lake: LakeLayout) -> None:
-    """The first load does not count, nor a refresh that had nothing to do."""
-    for epoch in range(3):
-        lake_tables.events(lake, "sales", [{"shop": "a", "qty": each} for each in range(10 * epoch + 1)])
-        stream.refresh()
-        stream.refresh()
-    found = {each.name: each.costs for each in report_of(stream, 0.0).tables}
-    assert (found["sales"], found["most"]) == (None, None), "a log, and a view that computes all of its few rows"
-    costs = found["counted"]
-    assert costs is not None
-    assert costs.refreshes == 3
-    assert costs.fixed_seconds + costs.rows_seconds > 0
-    assert stream.tallies.by_table["counted"].costs.rows == 1 + 11 + 21
+def test_a_run_reports_what_refreshes_cost_that_took_in_changes(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first load does not count, nor a view that computes all of its few rows."""
+    list(Interpreter(settings, PIPELINE).run(SHOP + "INSERT INTO sales VALUES ('a', 1);"))
+    assert {each.costs for each in drain(settings, PIPELINE, in_driver=True).tables} == {None}
+    taken: list[int] = []
+    add = CostFit.add
+
+    def noted(fit: CostFit, rows: int, seconds: float) -> None:
+        taken.append(rows)
+        add(fit, rows, seconds)
+
+    monkeypatch.setattr(CostFit, "add", noted)
+    list(Interpreter(settings, PIPELINE).run("INSERT INTO sales VALUES ('a', 2), ('b', 3), ('b', 4);"))
+    costs = {each.name: each.costs for each in drain(settings, PIPELINE, in_driver=True).tables}
+    assert (costs["sales"], costs["most"]) == (None, None)
+    for view in ("by_shop", "counted", "quiet"):
+        found = costs[view]
+        assert found is not None
+        assert found.refreshes == 1
+        assert found.fixed_seconds > 0
+    assert sorted(taken) == [2, 3, 3, 3], "`page` takes in the row of `most` that goes and the one that comes"
 
 
 def test_a_drain_ends_with_every_view_refreshed(settings: Settings, lake: LakeLayout) -> None:
