@@ -32,6 +32,7 @@ from strandline.orchestration.metadata import data_docs
 from strandline.orchestration.roles import identifier
 from strandline.orchestration.translator import Translator
 from strandline.orchestration.verdicts import evaluation_of, result_of
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
@@ -138,7 +139,7 @@ def cheap_evaluations(
 def _signs(settings: Settings) -> HealthChecks:
     lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
-    return HealthChecks(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
+    return HealthChecks(catalog, lake, Waiting(catalog, WholeHeads(lake), open_log(settings, lake)), now_ms())
 
 
 def _validated(settings: Settings, table: str, wanted: Sequence[Expectation]) -> tuple[dict[str, Any], list[Verdict]]:

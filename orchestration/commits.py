@@ -28,6 +28,7 @@ from strandline.orchestration.metadata import from_pipes, with_defined
 from strandline.orchestration.roles import Role, identifier, role_of, table_of
 from strandline.orchestration.verdicts import evaluation_of
 from strandline.state_store.delta import log as delta_log
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 
@@ -128,7 +129,7 @@ def _events(
     """The events of a tick, as long as there is time; notes in the cursor what they tell."""
     began = time.monotonic()
     busy = _at_work(instance, pipelines)
-    hindrances = Hindrances(definitions, lake)
+    hindrances = Hindrances(definitions, WholeHeads(lake))
     free = [each for each in pipelines if each.pipeline not in busy]
     shown = {table: specs for each in free for table, specs in tables_of(each.specs).items()}
     views = {view: key for each in free for view, key in each.views.items()}

@@ -23,6 +23,7 @@ from strandline.orchestration.operations import made_by
 from strandline.orchestration.roles import Role, asset_key, identifier, role_of, table_of
 from strandline.orchestration.streaming import stream_job
 from strandline.orchestration.translator import Translator
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.layout import LakeLayout
 
 # The assets of pipelines: for each, one subsettable multi-asset that drains it in a child process.
@@ -194,4 +195,4 @@ def refresh_job(pipelines: Sequence[Pipeline]) -> UnresolvedAssetJobDefinition:
 
 def _hindrances(settings: Settings) -> Hindrances:
     lake = LakeLayout(settings.lake)
-    return Hindrances(Catalog(lake).definitions(), lake)
+    return Hindrances(Catalog(lake).definitions(), WholeHeads(lake))

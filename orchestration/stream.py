@@ -34,6 +34,7 @@ from strandline.orchestration.launch import GRACE_SECONDS
 from strandline.orchestration.metadata import from_pipes, with_defined
 from strandline.orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
 from strandline.orchestration.roles import Role, role_of, table_of
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import Action, StrandlineError
 from strandline.state_store.layout import LakeLayout
@@ -139,7 +140,7 @@ class Progress:
 
     def _waiting(self) -> Waiting:
         lake = LakeLayout(self._settings.lake)
-        return Waiting(Catalog(lake), lake, open_log(self._settings, lake))
+        return Waiting(Catalog(lake), WholeHeads(lake), open_log(self._settings, lake))
 
 
 def _changed(table: TableReport, before: TableReport | None) -> bool:

@@ -105,7 +105,7 @@ def backup(
     """Back up the lake: only files that DEST has not yet are copied. Pipelines may run."""
     with exit_codes():
         from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-        from strandline.jobs.operate.verify.findings import sized
+        from strandline.jobs.operate.verify.findings import counted, sized
 
         settings = load_settings()
         name_map = name_map_in(settings)
@@ -123,10 +123,8 @@ def backup(
             f"in {done.seconds:.1f} s"
         )
         if done.mended:
-            damaged = (
-                "1 file of the backup was" if len(done.mended) == 1 else f"{len(done.mended)} files of the backup were"
-            )
-            say(f"{damaged} damaged and copied again: look at its disk")
+            were = "was" if len(done.mended) == 1 else "were"
+            say(f"{counted(len(done.mended), 'file')} of the backup {were} damaged and copied again: look at its disk")
         for file, numbers in done.damaged.items():
             them = ", ".join(map(str, numbers))
             say(f"damaged, and no longer in the lake: '{file}'; these backups cannot be restored any more: {them}")

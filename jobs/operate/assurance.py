@@ -29,6 +29,7 @@ from strandline.jobs.operate.quality.hindrances import Hindrances
 from strandline.jobs.operate.verify.proved import last_proof
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.open import lake_path
@@ -99,8 +100,9 @@ class _Found:
 
     def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog, now_ms: int) -> None:
         self._lake, self._catalog, self._now_ms = lake, catalog, now_ms
-        self._waiting = Waiting(catalog, lake, open_log(settings, lake))
-        self._hindrances = Hindrances(catalog.definitions(), lake)
+        heads = WholeHeads(lake)
+        self._waiting = Waiting(catalog, heads, open_log(settings, lake))
+        self._hindrances = Hindrances(catalog.definitions(), heads)
         self._drills = _last_of_each(history(lake))
         self._backup = _newest_backup(settings)
         self._beats: dict[str, Heartbeat | None] = {}

@@ -27,6 +27,7 @@ from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store import leases
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import folders_in
@@ -131,7 +132,7 @@ def _held(catalog: Catalog, lake: LakeLayout) -> Iterator[Alert]:
 
 
 def _stale(catalog: Catalog, settings: Settings, lake: LakeLayout, now_ms: int) -> Iterator[Alert]:
-    signs = HealthChecks(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms)
+    signs = HealthChecks(catalog, lake, Waiting(catalog, WholeHeads(lake), open_log(settings, lake)), now_ms)
     for view in catalog.definitions():
         if isinstance(view, View) and not view.partial:
             verdict = signs.check(view, "freshness")

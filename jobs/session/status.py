@@ -52,8 +52,8 @@ def status(settings: Settings) -> Rows:
     lake = LakeLayout(settings.lake)
     check_lake(lake)
     catalog = Catalog(lake)
-    log, heads = Lags(settings, lake, catalog), WholeHeads(lake)
-    hindrances = Hindrances(catalog.definitions(), lake)
+    heads = WholeHeads(lake)
+    log, hindrances = Lags(settings, heads, catalog), Hindrances(catalog.definitions(), heads)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
@@ -118,11 +118,11 @@ def _row(
 class Lags:
     """Lags of tables and topics. After one topic does not answer, none is asked again: each try takes seconds."""
 
-    def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog) -> None:
+    def __init__(self, settings: Settings, heads: WholeHeads, catalog: Catalog) -> None:
         self._settings = settings
-        self._lake = lake
-        self._log = open_log(settings, lake)
-        self._waiting = Waiting(catalog, lake, self._log)
+        self._lake = heads.lake
+        self._log = open_log(settings, heads.lake)
+        self._waiting = Waiting(catalog, heads, self._log)
         self._silent: str | None = None
 
     def versions(self, definition: View | Source) -> _Lag:

@@ -115,20 +115,17 @@ class PivotClauses(ValueClauses):
             value = item.unalias()
             if not isinstance(value, exp.Literal | exp.Boolean | exp.Column | exp.Neg):
                 raise _not_constant()
-            text = value.sql() if isinstance(value, exp.Boolean | exp.Neg) else value.name
-            found.append(
-                (
-                    value,
-                    item.alias
-                    if isinstance(item, exp.Alias)
-                    else text.lower()
-                    if isinstance(value, exp.Column)
-                    else text,
-                )
-            )
+            found.append((value, item.alias or _name_of(value)))
         if not found:
             self.raise_error("expected IN (…) with the values that become columns")
         return found
+
+
+def _name_of(value: exp.Expr) -> str:
+    """The name of a value as a column."""
+    if isinstance(value, exp.Boolean | exp.Neg):
+        return value.sql()
+    return value.name.lower() if isinstance(value, exp.Column) else value.name
 
 
 def _not_constant() -> NotSupported:

@@ -147,7 +147,7 @@ class WholeHeads:
     """Heads of the whole tables of a lake, at one moment: for whoever asks for many of them at once."""
 
     def __init__(self, lake: LakeLayout) -> None:
-        self._lake = lake
+        self.lake = lake
 
     def head(self, table: str) -> Head | None:
         """The head of a table; None when it has not been made yet.
@@ -157,15 +157,15 @@ class WholeHeads:
             CommitsLost: another table was computed from a later version of it.
             CorruptState, ForeignWrite: as of `reader.head`.
         """
-        found = head(self._lake, table)
+        found = head(self.lake, table)
         if found is not None:
-            _check_read(self._lake, table, found.version, self._read.get(table, ()))
+            _check_read(self.lake, table, found.version, self._read.get(table, ()))
         return found
 
     @cached_property
     def _read(self) -> dict[str, list[_Reading]]:
         found: dict[str, list[_Reading]] = {}
-        for tables, reading in _readings(self._lake):
+        for tables, reading in _readings(self.lake):
             for table in set(tables):
                 found.setdefault(table, []).append(reading)
         return found

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BROKEN = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.PanicError, lmdb.InvalidError, lmdb.VersionMismatchError)
 _FULL = (lmdb.MapFullError, lmdb.DiskError)
+_RESTORED: Final = "remove its folder; it is restored from the table"
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def lmdb_errors(path: Path) -> Iterator[None]:
         raise CorruptState(
             f"the replica '{path.name}': {error}",
             where=str(path),
-            hint="remove its folder; it is restored from the table",
+            hint=_RESTORED,
         ) from error
     except (*_FULL, OSError) as error:
         raise DiskFailed(
@@ -64,15 +65,20 @@ def sealed(key: bytes, value: bytes) -> bytes:
     return value + _CRC.pack(crc32(value, crc32(key)))
 
 
-def unsealed(key: bytes, stored: bytes | memoryview) -> bytes:
+def unsealed(key: bytes, stored: bytes | memoryview, path: Path) -> bytes:
     """A value without its checksum.
+
+    Args:
+        path: of the store, for the message.
 
     Raises:
         CorruptState: it is not as it was written.
     """
     value = bytes(stored[: -_CRC.size])
     if len(stored) < _CRC.size or _CRC.unpack_from(stored, len(value))[0] != crc32(value, crc32(key)):
-        raise CorruptState("a row is not as it was written", hint="remove the replica's folder; it is restored")
+        raise CorruptState(
+            f"the replica '{path.name}': a row is not as it was written", where=str(path), hint=_RESTORED
+        )
     return value
 
 
@@ -93,7 +99,8 @@ class LmdbSnapshot(StoreSnapshot):
         get = self._transaction.get
         with lmdb_errors(self._path):
             found = [get(key) for key in keys]
-        return [None if value is None else unsealed(key, value) for key, value in zip(keys, found, strict=True)]
+        pairs = zip(keys, found, strict=True)
+        return [None if value is None else unsealed(key, value, self._path) for key, value in pairs]
 
     def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
         with lmdb_errors(self._path), self._transaction.cursor() as cursor:
@@ -102,7 +109,7 @@ class LmdbSnapshot(StoreSnapshot):
             for key, value in cursor.iternext():
                 if key >= high:
                     return
-                yield key, unsealed(key, value)
+                yield key, unsealed(key, value, self._path)
 
 
 # Backups of LMDB: a copy of the tree without its free pages.

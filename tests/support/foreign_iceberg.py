@@ -7,7 +7,7 @@ from typing import Any
 
 import pyiceberg.catalog
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
@@ -22,6 +22,21 @@ def end_threads() -> None:
     ExecutorFactory._instance = None
 
 
+def catalog_environment(name: str, folder: Path, warehouse: Path) -> dict[str, str]:
+    """The environment in which PyIceberg knows a catalog, whose database is a file of the folder."""
+    values = {"TYPE": "sql", "URI": f"sqlite:///{folder}/catalog.db", "WAREHOUSE": f"file://{warehouse}"}
+    return {f"PYICEBERG_CATALOG__{name.upper()}__{key}": value for key, value in values.items()}
+
+
+def open_catalog(name: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """The catalog, known to this process by that environment from now on."""
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    # PyIceberg reads its configuration once a process.
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+    return pyiceberg.catalog.load_catalog(name)
+
+
 class IcebergWorld(FolderWorld):
     """In statements `@` is the table's name. Its catalog is known to this process by its environment.
 
@@ -31,16 +46,8 @@ class IcebergWorld(FolderWorld):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.catalog_environment = {
-            "PYICEBERG_CATALOG__THEIRS__TYPE": "sql",
-            "PYICEBERG_CATALOG__THEIRS__URI": f"sqlite:///{folder}/catalog.db",
-            "PYICEBERG_CATALOG__THEIRS__WAREHOUSE": f"file://{self.theirs}",
-        }
-        for name, value in self.catalog_environment.items():
-            monkeypatch.setenv(name, value)
-        # PyIceberg reads its configuration once a process.
-        monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
-        self.catalog = SqlCatalog("theirs", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{self.theirs}")
+        self.catalog_environment = catalog_environment("theirs", folder, self.theirs)
+        self.catalog = open_catalog("theirs", self.catalog_environment, monkeypatch)
         self.catalog.create_namespace("shop")
 
     def begin(self, rows: Any, **more: Any) -> None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from strandline.jobs.ingest.delta.table import live_rows
 from strandline.jobs.ingest.foreign.difference import without_shared
-from strandline.jobs.ingest.foreign.table import Changes
+from strandline.jobs.ingest.foreign.table import Changes, rows_from
 from strandline.jobs.ingest.foreign.values import conformed, found_in, named, partition_values, path_of
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model.errors import DeltaSchemaChanged, DeltaUnsupported
@@ -47,18 +47,7 @@ def rows_of(table: ForeignDelta, version: int, first: int = 0) -> Iterator[pa.Ta
     Raises:
         DeltaVersionGone: a file is gone. DeltaUnsupported, DeltaSchemaChanged: it cannot be read.
     """
-    reader = _Reader(table, version)
-    for body in table.files(version):
-        count = live_rows(body) if first else None
-        if first and count is not None and count <= first:
-            first -= count
-            continue
-        for rows in reader.live(body):
-            if first >= rows.num_rows:
-                first -= rows.num_rows
-            else:
-                yield rows.slice(first)
-                first = 0
+    yield from rows_from(first, table.files(version), live_rows, _Reader(table, version).live)
 
 
 def count_of(table: ForeignDelta, version: int) -> int:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from strandline.jobs.ingest.foreign.columns import Node, columns_in
 from strandline.jobs.ingest.foreign.difference import without_shared
-from strandline.jobs.ingest.foreign.table import Changes
+from strandline.jobs.ingest.foreign.table import Changes, rows_from
 from strandline.jobs.ingest.foreign.values import conformed
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model.errors import (
@@ -149,16 +149,9 @@ class IcebergTable:
     def rows(self, version: int, first: int) -> Iterator[pa.Table]:
         """The rows of a snapshot, in the order of its files' paths."""
         added, _ = self._files_of(version, snapshot=True)
-        for file in added:
-            if first >= file.record_count:
-                first -= int(file.record_count)
-                continue
-            for rows in self._rows_in(file, version):
-                if first >= rows.num_rows:
-                    first -= rows.num_rows
-                else:
-                    yield rows.slice(first)
-                    first = 0
+        yield from rows_from(
+            first, added, lambda file: int(file.record_count), lambda file: self._rows_in(file, version)
+        )
 
     def changes(self, version: int) -> Iterator[Changes]:
         added, removed = self._files_of(version, snapshot=False)
@@ -273,7 +266,7 @@ class IcebergTable:
         return files
 
     def _all_of(self, snapshot: Any) -> tuple[list[Any], list[Any]]:
-        entries = [each for _, found in self._entries(snapshot.manifests(self._table.io), snapshot) for each in found]
+        entries = self._entries(snapshot.manifests(self._table.io), snapshot)
         return sorted((each.data_file for each in entries if not _is_deleted(each)), key=_path), []
 
     def _changed_by(self, snapshot: Any) -> tuple[list[Any], list[Any]]:
@@ -283,12 +276,12 @@ class IcebergTable:
         manifests = [
             each for each in snapshot.manifests(self._table.io) if each.added_snapshot_id == snapshot.snapshot_id
         ]
-        entries = [each for _, found in self._entries(manifests, snapshot) for each in found]
-        ours = [each for each in entries if each.snapshot_id == snapshot.snapshot_id]
+        ours = [each for each in self._entries(manifests, snapshot) if each.snapshot_id == snapshot.snapshot_id]
         added = sorted((each.data_file for each in ours if _is_added(each)), key=_path)
         return added, sorted((each.data_file for each in ours if _is_deleted(each)), key=_path)
 
-    def _entries(self, manifests: Iterable[Any], snapshot: Any) -> Iterator[tuple[Any, list[Any]]]:
+    def _entries(self, manifests: Iterable[Any], snapshot: Any) -> Iterator[Any]:
+        """The data files that manifests name, each with what became of it. Raises ForeignUnsupported."""
         from pyiceberg.manifest import ManifestContent
 
         for manifest in manifests:
@@ -298,7 +291,7 @@ class IcebergTable:
                     f"snapshot {snapshot.snapshot_id} of '{self._location}' {_ROW_LEVEL}", hint=_REWRITE
                 )
             if manifest.content == ManifestContent.DATA:
-                yield manifest, entries
+                yield from entries
 
     def _nodes_at(self, version: int) -> list[Node]:
         return [each for each in columns_in(_arrow_schema(self._schema_at(version))) if each.type is not None]

@@ -151,7 +151,7 @@ class ParquetFolder:
 
     def rows(self, version: int, first: int) -> Iterator[pa.Table]:
         """No source begins with the rows of a version: it begins with the first file."""
-        raise NotImplementedError
+        raise AssertionError("it begins with the first file")
 
     def changes(self, version: int) -> Iterator[Changes]:
         """The rows of a file."""

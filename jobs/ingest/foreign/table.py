@@ -10,14 +10,16 @@ place in a version is a row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
     from strandline.jobs.ingest.foreign.origin import Kind
+
+F = TypeVar("F")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,27 @@ class Changes:
     rows: pa.Table
     gone: bool = False
     texts: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def rows_from(
+    place: int, files: Iterable[F], count: Callable[[F], int | None], read: Callable[[F], Iterator[pa.Table]]
+) -> Iterator[pa.Table]:
+    """The rows of files, one after the other, from a place on; a file before it is not read.
+
+    Args:
+        count: its rows; None: not known before it is read.
+    """
+    for file in files:
+        known = count(file) if place else None
+        if known is not None and known <= place:
+            place -= known
+            continue
+        for rows in read(file):
+            if place >= rows.num_rows:
+                place -= rows.num_rows
+            else:
+                yield rows.slice(place)
+                place = 0
 
 
 class ForeignTable(Protocol):

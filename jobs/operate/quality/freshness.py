@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ingest.logs.log import Log
-    from strandline.state_store.layout import LakeLayout
 
 
 _NEVER: Final = -1
@@ -40,12 +39,13 @@ class Waiting:
     """What waits above the views of one lake. Each topic and table is looked at once.
 
     Args:
+        heads: of the lake's tables, at that moment.
         log: the topics.
     """
 
-    def __init__(self, catalog: Catalog, lake: LakeLayout, log: Log) -> None:
-        self._catalog, self._lake, self._log = catalog, lake, log
-        self._heads = WholeHeads(lake)
+    def __init__(self, catalog: Catalog, heads: WholeHeads, log: Log) -> None:
+        self.heads = heads
+        self._catalog, self._lake, self._log = catalog, heads.lake, log
         self._known: dict[str, int | None] = {}
 
     def seconds(self, name: str, now_ms: int) -> float:
@@ -79,7 +79,7 @@ class Waiting:
         return lag
 
     def _moments(self, definition: Definition) -> Iterator[int]:
-        self._heads.head(definition.name)
+        self.heads.head(definition.name)
         if isinstance(definition, Source):
             waiting = waiting_since(definition, self._lake, self._log)
             yield from () if waiting is None else (waiting,)

@@ -51,7 +51,7 @@ class HealthChecks:
 
     def __init__(self, catalog: Catalog, lake: LakeLayout, waiting: Waiting, now_ms: int) -> None:
         self._catalog, self._lake, self._waiting, self._now_ms = catalog, lake, waiting, now_ms
-        self._hindrances = Hindrances(catalog.definitions(), lake)
+        self._hindrances = Hindrances(catalog.definitions(), waiting.heads)
         made = (self._state, self._freshness, self._dead_letters, self._late_rows)
         self._checks: Mapping[str, Callable[[View], Verdict]] = dict(zip(HEALTH_CHECKS, made, strict=True))
 

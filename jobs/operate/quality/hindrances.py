@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.state_store.layout import LakeLayout
 
 State = Literal["damaged", "stopped", "held"]
 
@@ -52,10 +51,11 @@ class Hindrances:
 
     Args:
         definitions: every definition of the lake: what holds a view may stand in another pipeline.
+        heads: of the lake's tables, at that moment.
     """
 
-    def __init__(self, definitions: Iterable[Definition], lake: LakeLayout) -> None:
-        self._lake = lake
+    def __init__(self, definitions: Iterable[Definition], heads: WholeHeads) -> None:
+        self._heads, self._lake = heads, heads.lake
         self._relations: dict[str, Source | View] = {}
         self._fed: dict[str, list[str]] = {}
         for each in definitions:
@@ -65,7 +65,6 @@ class Hindrances:
                 self._relations[each.name] = each
         self._beats: dict[str, Heartbeat | None] = {}
         self._known: dict[str, Hindrance | None] = {}
-        self._heads = WholeHeads(lake)
 
     def of(self, name: str) -> Hindrance | None:
         """The hindrance of a stream, table or view; None when it goes on, or is not known."""

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyiceberg.catalog
 import pytest
 from confluent_kafka.schema_registry import Schema
-from pyiceberg.utils.config import Config
 
 from infra.house.plan import ROOT
 from strandline.jobs.ingest.formats.registry import LocalRegistry
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
-from tests.support.foreign_iceberg import end_threads
+from tests.support.foreign_iceberg import catalog_environment, end_threads, open_catalog
 
 _SALES: Final = """
 CREATE STREAM sales (shop VARCHAR, item VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales');
@@ -82,11 +80,7 @@ def _make_iceberg(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog that the pages name, with its tables, and the folder beside it."""
     (folder / "landing" / "sold").mkdir(parents=True)
     monkeypatch.chdir(folder)
-    for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{folder}/catalog.db"), ("WAREHOUSE", f"file://{folder}")):
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name}", value)
-    # PyIceberg reads its configuration once a process.
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
-    catalog = pyiceberg.catalog.load_catalog("prod")
+    catalog = open_catalog("prod", catalog_environment("prod", folder, folder), monkeypatch)
     for namespace, table in (("web", "clicks"), ("shop", "orders")):
         catalog.create_namespace(namespace)
         catalog.create_table(f"{namespace}.{table}", schema=pa.schema([("id", pa.int64()), ("label", pa.string())]))

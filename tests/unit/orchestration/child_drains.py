@@ -17,6 +17,7 @@ from strandline.orchestration import pipelines as assets_module
 from strandline.orchestration.launch import DrainClient
 from strandline.orchestration.pipelines import pipeline_assets
 from strandline.orchestration.translator import Translator
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.layout import LakeLayout
 from tests.support.memory_catalog import MemoryCatalog
 from tests.support.waiting import wait_until
@@ -109,7 +110,7 @@ def packages(
     for definition in definitions:
         catalog.add(definition)
     translator = Translator(definitions, LakeLayout(Path("/lake")), plan_of=lambda view: plan(view, catalog))
-    going_on = Hindrances((), LakeLayout(Path("/lake")))
+    going_on = Hindrances((), WholeHeads(LakeLayout(Path("/lake"))))
     made = pipeline_assets(
         "packages", definitions, translator, client or DrainClient(), lambda: hindrances or going_on, list
     )

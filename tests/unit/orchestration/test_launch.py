@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.layout import LakeLayout
 from tests.unit.orchestration.child_drains import REPORTING, child, failure_of, materialized, packages, retries_of
 
@@ -60,7 +61,7 @@ def test_a_view_that_is_held_is_not_materialized_and_says_why(monkeypatch: pytes
         def of(self, name: str) -> Hindrance | None:
             return Hindrance("held", "it waits for 'gates'", "correct it") if name == "locations" else None
 
-    held = Held((), LakeLayout(Path("/lake")))
+    held = Held((), WholeHeads(LakeLayout(Path("/lake"))))
     result = dg.materialize([packages(child(REPORTING), monkeypatch, hindrances=held)], raise_on_error=False)
     assert set(materialized(result)) == {"logs/checkins__log", "dead_letters/checkins__dead_letters"}
     observed = {

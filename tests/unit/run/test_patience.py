@@ -23,6 +23,7 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StoreError
 from strandline.state_store.layout import LakeLayout
@@ -139,7 +140,7 @@ def test_a_view_is_stale_since_its_first_event_and_no_alarm_before(
     lake_tables.events(lake, "sales", [{"shop": "a", "qty": 1}])
     stream.refresh(everything=False)
     with heartbeat(stream, "continuous", lambda: ()):
-        waiting = Waiting(Catalog(lake), lake, open_log(settings, lake))
+        waiting = Waiting(Catalog(lake), WholeHeads(lake), open_log(settings, lake))
         assert waiting.since("counted") is None
         since = waiting.since("quiet")
         assert since is not None
@@ -205,7 +206,7 @@ def test_an_input_that_does_not_read_is_noticed_at_once(
     assert isinstance(stream.failures["most"], StoreError)
     assert stream.failures.keys() == {"most"}
     with heartbeat(stream, "continuous", lambda: ()):
-        hindrances = Hindrances(Catalog(lake).definitions(), lake)
+        hindrances = Hindrances(Catalog(lake).definitions(), WholeHeads(lake))
         states = {name: found.state for name in ("by_shop", "most", "page") if (found := hindrances.of(name))}
     assert states == {"by_shop": "damaged", "most": "stopped", "page": "held"}
     assert hindrances.of("quiet") is None

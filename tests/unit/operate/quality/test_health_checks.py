@@ -16,6 +16,7 @@ from strandline.jobs.operate.quality.health_checks import HealthChecks
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.lock import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
@@ -24,7 +25,7 @@ HOUR = 3_600_000
 
 
 def waiting(made: MadeLake) -> Waiting:
-    return Waiting(Catalog(made.lake), made.lake, made.log)
+    return Waiting(Catalog(made.lake), WholeHeads(made.lake), made.log)
 
 
 def check(made: MadeLake, view: str, name: str, now_ms: int = 0) -> Verdict:
