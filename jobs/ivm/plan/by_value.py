@@ -180,7 +180,6 @@ class _Family:
             aggregates=(count,) if self.counted else (),
             outputs=(*group, shown) if self.counted else group,
             key=tuple(name for name, _ in names),
-            skip_null_keys=stage.skip_null_keys,
         )
 
     def _part(
@@ -195,8 +194,11 @@ class _Family:
         terms = [each for each in terms if not isinstance(each, exp.Boolean)]
         nulls = function_of(call).null_values(call)
         present = [is_not_null(each) for each, null in zip(arguments, nulls, strict=True) if not null]
-        where = all_of(core.where, *terms, *present)
         group = [Output(_group(place), replaced(g.expression, columns), g.type) for place, g in _groups(stage)]
+        if stage.skip_null_keys:
+            # Of the inner stage's key only the group must be there: a value may be NULL.
+            present += [is_not_null(each.expression) for each in group]
+        where = all_of(core.where, *terms, *present)
         of = [Output(_OF, number(at), t.INT)] if self.numbered else []
         values = zip(arguments, call.argument_types, strict=True)
         yield Selected(

@@ -180,6 +180,7 @@ VIEWS = {
     "shown": f"SELECT id % 3 AS k, {SHOWN} FROM users GROUP BY id % 3",
     "shown-global": f"SELECT {SHOWN} FROM users",
     "shown-sets": f"SELECT name, age, {SHOWN} FROM users GROUP BY ROLLUP (name, age)",
+    "shown-names": f"SELECT name, {SHOWN} FROM users GROUP BY name",
     "shown-having": f"SELECT name, {SHOWN} FROM users GROUP BY name HAVING MEDIAN(age) > 1",
     "shown-hopping": "SELECT area, MEDIAN(n) AS m, COLLECT_LIST(n) AS l, HISTOGRAM(sensor) AS h FROM readings"
     " WINDOW HOPPING (SIZE 20 SECONDS, ADVANCE BY 10 SECONDS, GRACE PERIOD 15 SECONDS) GROUP BY area",
@@ -196,11 +197,21 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("form", VIEWS)
+KSQL = "TABLE v WITH (SEMANTICS = 'ksql', ERRORS = 'dead_letter')"
+"""It leaves out the groups whose key is NULL, but not the values that are."""
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        *((form, "MATERIALIZED VIEW v") for form in VIEWS),
+        *((form, KSQL) for form in ("shown-names", "groups", "union")),
+    ],
+)
 def test_after_every_epoch_the_view_is_what_its_select_gives(
-    form: str, catalog: Catalog, duck: duckdb.DuckDBPyConnection
+    form: str, kind: str, catalog: Catalog, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    assert isinstance(view := run(f"CREATE MATERIALIZED VIEW v AS {VIEWS[form]}", catalog), View)
+    assert isinstance(view := run(f"CREATE {kind} AS {VIEWS[form]}", catalog), View)
     assert view.by_value == (0 if "SESSION" in VIEWS[form] else LEVEL)
     chance, lake, offsets = random.Random(form), DuckLake(catalog, catalog.definitions(), duck), count()
 
