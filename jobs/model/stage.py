@@ -13,7 +13,7 @@ alias of an input (`visit.length`), everywhere else they are plain names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sqlglot import exp
@@ -68,6 +68,36 @@ class AnalyticCall:
     type: SqlType
     frame: str | None = None
     null_beyond: bool = False
+
+
+@dataclass(frozen=True)
+class AggregateOver(AnalyticCall):
+    """An aggregate that no engine is asked for OVER a window: it is computed of a frame's rows as of a group's.
+
+    Attributes:
+        arguments: those of the aggregate, each NULL where FILTER does not hold; then FILTER's condition, if any.
+        aggregate: the call without its trees, which are `arguments`.
+        filtered: the last argument is a condition.
+    """
+
+    aggregate: AggregateCall = field(kw_only=True)
+    filtered: bool = field(kw_only=True, default=False)
+
+    @property
+    def call(self) -> AggregateCall:
+        """The aggregate of the frame's rows."""
+        values = self.arguments[:-1] if self.filtered else self.arguments
+        condition = self.arguments[-1] if self.filtered else None
+        return replace(self.aggregate, name=self.name, arguments=values, filter=condition)
+
+    @property
+    def whole(self) -> bool:
+        """True if every row's frame is its whole partition."""
+        return not self.order if self.frame is None else self.frame.upper().endswith(ALL_ROWS)
+
+
+ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+"""How a frame ends that is the whole partition."""
 
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]

@@ -13,7 +13,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
-from strandline.jobs.model.errors import NotSupported, TypeMismatch
+from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
@@ -83,18 +83,23 @@ class Spread(_Moments):
         return f"CASE WHEN {count} > {0 if self.population else 1} THEN {value}{empty} END"
 
 
+DEVIATION = "deviation"
+"""The parameter of a call of STDDEV_SAMP that means what SQL means by it."""
+
+
 class StddevSamp(Spread):
-    """Refused: the name means the variance in ksqlDB and the deviation in SQL."""
+    """STDDEV_SAMP: the deviation, as STDDEV_SAMPLE; bound by ksqlDB's semantics the variance, as ksqlDB has it."""
 
     def __init__(self) -> None:
         super().__init__("STDDEV_SAMP", root=False)
 
-    def bind(
-        self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...], *, distinct: bool = False
-    ) -> Bound:
-        raise NotSupported(
-            "STDDEV_SAMP is the variance in ksqlDB and the standard deviation in SQL", hint="write STDDEV_SAMPLE"
-        )
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        found = super().check(arguments, types)
+        return replace(found, parameters=(*found.parameters, DEVIATION))
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        found = super().result(engine, call, kept)
+        return f"SQRT({found})" if DEVIATION in call.parameters else found
 
 
 class Correlation(_Moments):

@@ -22,6 +22,8 @@ from collections.abc import Collection, Sequence
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
+from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
+from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import ctes, where_text
 from strandline.jobs.ivm.rules.upserts import (
     columns,
@@ -34,7 +36,8 @@ from strandline.jobs.ivm.rules.upserts import (
     value_of,
 )
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.stage import AnalyticCall, AnalyticStage
+from strandline.jobs.model.relation import EVENT_ORDER
+from strandline.jobs.model.stage import ALL_ROWS, AggregateOver, AnalyticCall, AnalyticStage
 from strandline.jobs.model.stage_columns import hidden_columns, key_path
 from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
 
@@ -57,9 +60,14 @@ def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str]
         paths = [".".join(engine.name(step) for step in key_path(stage, each.name)) for each in stage.partition]
         texts.append(f"__t AS (\n  SELECT DISTINCT {', '.join(values)}\n  FROM delta\n)")
         new, old, hint = only_touched("__b", names), only_touched("__s", names, paths), " /*+ BROADCAST(__t) */"
+    texts.append(f"__b AS (\n  SELECT\n    {columns(['*', *values])}\n  FROM body_new\n)")
+    joins = ""
+    for call in stage.calls:
+        if isinstance(call, AggregateOver):
+            texts += _of_frames(stage, call, names, f"__b{new}", engine)
+            joins += f"\n  LEFT JOIN {_frames(call)} ON {_same(_one(stage, call, names, engine), _frames(call))}"
     texts += [
-        f"__b AS (\n  SELECT\n    {columns(['*', *values])}\n  FROM body_new\n)",
-        f"__c AS (\n  SELECT{hint}\n    {columns(['__b.*', *calls])}\n  FROM __b{new}\n)",
+        f"__c AS (\n  SELECT{hint}\n    {columns(['__b.*', *calls])}\n  FROM __b{joins}{new}\n)",
         marked("__n", _to_be_stored(stage, names, engine)),
         marked("__o", f"SELECT{hint} __s.* FROM self_old AS __s{old}"),
     ]
@@ -90,7 +98,6 @@ _RANKS = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 _AGGREGATES = ("COUNT", "COUNT_DISTINCT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR")
 _EXACT = SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
 _ENDS = ("FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
-_ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 
 def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
@@ -105,6 +112,9 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
     Raises:
         NotSupported: FIRST_VALUE or LAST_VALUE over RANGE with a distance, where ties have no order.
     """
+    if isinstance(call, AggregateOver):
+        kept = f"{_frames(call)}.{_KEPT}"
+        return engine.cast(function_of(call.call).result(engine, call.call, kept), call.type)
     if call.function == "LAST_VALUE" and call.frame is None:
         return engine.cast(_last_peer(stage, call, partition, engine), call.type)
     if call.function == "NTH_VALUE" and call.frame is None:
@@ -134,21 +144,102 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
 
 def _window(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
     order = [_ordered(each, engine) for each in call.order]
+    key = [_ordered((name, False, True), engine) for name in stage.key]
+    frame = call.frame.upper() if call.frame is not None else None
+    if isinstance(call, AggregateOver):
+        return _over(partition, [*order, *key] if _by_row(call) else order, frame)
     if call.function in _RANKS:
         # A rank without an order is 1 for all rows; Spark wants an order all the same.
         return _over(partition, order or ["TRUE"], None)
-    key = [_ordered((name, False, True), engine) for name in stage.key]
-    frame = call.frame.upper() if call.frame is not None else None
     if call.function in _AGGREGATES:
-        by_row = frame is not None and frame.startswith("ROWS")
-        return _over(partition, [*order, *key] if by_row else order, frame)
+        return _over(partition, [*order, *key] if _by_row(call) else order, frame)
     if call.function not in _ENDS:
         return _over(partition, [*order, *key] or ["TRUE"], None)
-    if frame is not None and not frame.startswith("ROWS") and frame != f"RANGE {_ALL_ROWS}":
+    if frame is not None and not frame.startswith("ROWS") and frame != f"RANGE {ALL_ROWS}":
         raise NotSupported(
             f"{call.function} over {call.frame} has no definite value where rows tie", hint="write ROWS BETWEEN …"
         )
     return _over(partition, [*order, *key] or ["TRUE"], frame)
+
+
+def _by_row(call: AnalyticCall) -> bool:
+    """True if a frame counts rows one by one, not those that tie together."""
+    return call.frame is not None and call.frame.upper().startswith("ROWS")
+
+
+# Aggregates that are computed of a frame's rows as of a group's: all but `_AGGREGATES`.
+#
+# MEDIAN(pay) OVER (PARTITION BY dept)                   one group for each partition
+# MEDIAN(pay) OVER (ORDER BY day ROWS 6 PRECEDING)       one for each row: a list of the frame's rows, taken apart
+#
+#     __w0_rows   (what tells a group apart, the arguments)     __w0   (what tells a group apart, the accumulator)
+#
+# A frame that grows with the partition costs the square of its rows.
+
+_KEPT = "__kept"
+_ONE = "__one"
+_PLACE = "__place"
+_ITEM = "__frame"
+
+
+def _frames(call: AggregateOver) -> str:
+    """The relation of the accumulators of a call."""
+    return f"{call.name}_kept"
+
+
+def _one(stage: AnalyticStage, call: AggregateOver, partition: tuple[str, ...], engine: Engine) -> tuple[str, ...]:
+    """The columns that tell the groups of a call apart."""
+    return partition if call.whole else tuple(engine.name(name) for name in stage.key)
+
+
+def _same(one: tuple[str, ...], frames: str) -> str:
+    same = [f"__b.{each} IS NOT DISTINCT FROM {frames}.{_ONE}{place}" for place, each in enumerate(one)]
+    return " AND ".join(same) or "TRUE"
+
+
+def _of_frames(
+    stage: AnalyticStage, over: AggregateOver, partition: tuple[str, ...], rows: str, engine: Engine
+) -> list[str]:
+    """The relations that give the accumulator of a call for each of its groups."""
+    call, function = over.call, function_of(over.call)
+    one = _one(stage, over, partition, engine)
+    values = [
+        (f"__v{at}", engine.cast(render(argument, engine), sql_type))
+        for at, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True))
+    ]
+    fields = [*values, *([("__f", render(call.filter, engine))] if call.filter is not None else [])]
+    if function.ordered:
+        rows = f"(SELECT __b.*, {_place(stage, over, partition, engine)} AS {_PLACE} FROM {rows}) AS __b"
+        fields.append((_PLACE, _PLACE))
+    of_row = [f"__b.{each} AS {_ONE}{place}" for place, each in enumerate(one)]
+    names = [f"{_ONE}{place}" for place in range(len(one))]
+    if over.whole:
+        text = f"SELECT\n    {columns([*of_row, *(f'{value} AS {name}' for name, value in fields)])}\n  FROM {rows}"
+    else:
+        window = _window(stage, over, partition, engine)
+        items = f"{engine.items(engine.struct(fields))} OVER {window} AS {_ITEM}s"
+        taken = [f"{engine.field(_ITEM, name)} AS {name}" for name, _ in fields]
+        lists = f"(SELECT {', '.join([*of_row, items])} FROM {rows}) AS __l {engine.expand([(_ITEM, f'{_ITEM}s')])}"
+        text = f"SELECT\n    {columns([*names, *taken])}\n  FROM {lists}"
+    changes = GroupChanges(tuple(name for name, _ in values), "1", _PLACE, "__f" if call.filter is not None else None)
+    kept = f"{function.add(engine, call, changes)} AS {_KEPT}"
+    grouped = f"\n  GROUP BY {', '.join(names)}" if one else ""
+    return [
+        f"{call.name}_rows AS (\n  {text}\n)",
+        f"{_frames(over)} AS (\n  SELECT\n    {columns([*names, kept])}\n  FROM {call.name}_rows{grouped}\n)",
+    ]
+
+
+def _place(stage: AnalyticStage, over: AggregateOver, partition: tuple[str, ...], engine: Engine) -> str:
+    """The place of a row in the order of the window, as one in the order of events; NULL where it has none."""
+    if not over.order:
+        return engine.cast("NULL", ORDER_TYPE)
+    order = [*(_ordered(each, engine) for each in over.order), *(_ordered((n, False, True), engine) for n in stage.key)]
+    time, log, place = EVENT_ORDER
+    types = dict(ORDER_TYPE.fields)
+    number = engine.cast(f"ROW_NUMBER() OVER {_over(partition, order, None)}", types[place])
+    at = engine.cast("'1970-01-01 00:00:00'", types[time])
+    return engine.struct([(time, at), (log, engine.cast("0", types[log])), (place, number)])
 
 
 def _last_peer(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
@@ -160,7 +251,7 @@ def _last_peer(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, .
     peers = (*partition, *(render(expression, engine) for expression, _, _ in call.order))
     key = [_ordered((name, False, True), engine) for name in stage.key] or ["TRUE"]
     value = render(call.arguments[0], engine)
-    return f"LAST_VALUE({value}) OVER {_over(peers, key, f'ROWS {_ALL_ROWS}')}"
+    return f"LAST_VALUE({value}) OVER {_over(peers, key, f'ROWS {ALL_ROWS}')}"
 
 
 def _nth(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
@@ -168,7 +259,7 @@ def _nth(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], e
     order = [_ordered(each, engine) for each in call.order]
     key = [_ordered((name, False, True), engine) for name in stage.key]
     value, number = (render(argument, engine) for argument in call.arguments)
-    every = _over(partition, [*order, *key] or ["TRUE"], f"ROWS {_ALL_ROWS}")
+    every = _over(partition, [*order, *key] or ["TRUE"], f"ROWS {ALL_ROWS}")
     so_far = _over(partition, order, None)
     return f"CASE WHEN COUNT(*) OVER {so_far} >= {number} THEN NTH_VALUE({value}, {number}) OVER {every} END"
 

@@ -16,14 +16,15 @@ from math import inf, isfinite
 from sqlglot import exp
 
 from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.aggregates.collections import ORDERED
 from strandline.jobs.functions.aggregates.registry import functions
 from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from strandline.jobs.model.options import Semantics
-from strandline.jobs.model.stage import AnalyticCall, Output
+from strandline.jobs.model.stage import AggregateOver, AnalyticCall, Output
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, usual, without_words
+from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, Calls, usual, without_words
 from strandline.jobs.query.expressions.casts import converted, widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import is_constant
@@ -45,6 +46,7 @@ ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, "NTH_VALUE", *_
 _NEED_ORDER = ("RANK", "DENSE_RANK", *_SHARES, "NTILE", *_NEIGHBOURS)
 
 
+Order = tuple[tuple[exp.Expression, bool, bool], ...]
 _MOST_ROWS = 2**31 - 1
 """The longest way in ROWS: Spark counts them in an INT."""
 
@@ -55,6 +57,7 @@ class AnalyticCalls:
     def __init__(self, inputs: Inputs, aggregate: Aggregate, semantics: Semantics) -> None:
         """`aggregate` reads the aggregate calls that stand inside: RANK() OVER (ORDER BY COUNT(*))."""
         self._inputs = inputs
+        self._semantics = semantics
         self._functions = functions(semantics)
         self._aggregate = aggregate
         self._calls: dict[str, AnalyticCall] = {}
@@ -88,15 +91,23 @@ class AnalyticCalls:
         """
         if not isinstance(node, exp.Window):
             return None
-        call, ignores = without_words(_filtered(usual(node.this)), (*OVER_ROWS, *_NEIGHBOURS))
-        name = call.name if isinstance(call, exp.Anonymous) else ""
-        if name not in ANALYTIC_FUNCTIONS:
-            written = node.this.name if isinstance(node.this, exp.Anonymous) else sql_of(node.this)
-            raise UnknownName.among("window function", written, ANALYTIC_FUNCTIONS).placed(*position_of(node))
-        assert isinstance(call, exp.Anonymous)
         if node.args.get("alias") is not None:
             name = node.args["alias"].name
             raise InvalidQuery(f"there is no window '{name}'", hint=f"WINDOW {name} AS (PARTITION BY … ORDER BY …)")
+        if self._of_frame(node.this):
+            partition, order, spec, types = self._window(node)
+            made: AnalyticCall = self._aggregate_over(node.this, order, _frame(spec, types))
+        else:
+            call, ignores = self._named(node.this)
+            partition, order, spec, types = self._window(node)
+            made = self._analytic(call, order, self._frame_of(call.name, spec, types), ignores=ignores)
+        text = sql_of(node)
+        self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
+        self._members[partition].add(self._calls[text].name)
+        return Typed(column(self._calls[text].name), made.type)
+
+    def _window(self, node: exp.Window) -> tuple[tuple[str, ...], Order, exp.Expr | None, list[SqlType]]:
+        """The texts of PARTITION BY, the order, the frame as written, and the types of the order."""
         partition = self._partition(node)
         items = node.args["order"].expressions if node.args.get("order") else ()
         typed = [self._typed(item.this) for item in items]
@@ -106,20 +117,78 @@ class AnalyticCalls:
             spec, order, types = _by_length(spec, order, types)
         elif _is_by_distance(spec):
             order = tuple((_without_end(each), by[1], by[2]) for each, by in zip(typed, order, strict=True))
-        if name in _NEED_ORDER and not order:
-            raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
+        return partition, order, spec, types
+
+    def _of_frame(self, node: exp.Expression) -> bool:
+        """True if the call is an aggregate that is computed of a frame's rows as of a group's."""
+        call: exp.Expr = usual(node)
+        while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            call = call.this
+        if isinstance(call, exp.WithinGroup):
+            return True
+        if not isinstance(call, exp.Anonymous):
+            return False
+        first, last = (call.expressions[0], call.expressions[-1]) if call.expressions else (None, None)
+        if isinstance(last, exp.Order):
+            return True
+        if call.name in ANALYTIC_FUNCTIONS:
+            if not isinstance(first, exp.Distinct):
+                return False
+            return call.name in ("SUM", "AVG") or (call.name == "COUNT" and len(first.expressions) > 1)
+        function = self._functions.get(call.name)
+        return f"{call.name}{ORDERED}" in self._functions or (function is not None and not function.needs_order)
+
+    def _aggregate_over(self, node: exp.Expression, order: Order, frame: str | None) -> AggregateOver:
+        """An aggregate as a group's, whose arguments are NULL where FILTER does not hold: there they are not computed,
+        and cannot fail."""
+        calls = Calls(self._inputs, self._semantics)
+        found = calls.read(node, self._typed)
+        call = calls.call_of(found.expression) if found is not None else None
+        assert call is not None
+        arguments = call.arguments
+        if call.filter is not None:
+            chosen = (exp.Case(ifs=[exp.If(this=call.filter.copy(), true=each)]) for each in arguments)
+            arguments = (*chosen, call.filter)
+        bare = replace(call, name="", arguments=(), filter=None)
+        return AggregateOver(
+            "",
+            call.function,
+            arguments,
+            order,
+            call.type,
+            frame,
+            aggregate=bare,
+            filtered=call.filter is not None,
+        )
+
+    def _named(self, node: exp.Expression) -> tuple[exp.Anonymous, bool]:
+        """The call of a function of windows, without IGNORE NULLS, and whether it says so."""
+        call, ignores = without_words(_filtered(usual(node)), (*OVER_ROWS, *_NEIGHBOURS))
+        if not isinstance(call, exp.Anonymous) or call.name not in ANALYTIC_FUNCTIONS:
+            written = node.name if isinstance(node, exp.Anonymous) else sql_of(node)
+            aggregates = (
+                name for name, each in self._functions.items() if not each.needs_order and ORDERED not in name
+            )
+            raise UnknownName.among("window function", written, (*ANALYTIC_FUNCTIONS, *aggregates)).placed(
+                *position_of(node)
+            )
+        return call, ignores
+
+    def _frame_of(self, name: str, spec: exp.Expr | None, types: list[SqlType]) -> str | None:
+        if spec is not None and name not in (*_ENDS, "NTH_VALUE", *_AGGREGATES):
+            raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
+        return _frame(spec, types)
+
+    def _analytic(self, call: exp.Anonymous, order: Order, frame: str | None, *, ignores: bool) -> AnalyticCall:
+        if call.name in _NEED_ORDER and not order:
+            raise InvalidQuery(f"{call.name} needs an order: OVER (PARTITION BY … ORDER BY …)")
         name, arguments, sql_type = self._arguments(call)
-        frame = _frame(spec, name, types)
         if ignores and name in _NEIGHBOURS:
             arguments = (exp.IgnoreNulls(this=arguments[0]), *arguments[1:])
         elif ignores:
             _check_rows(name, frame)
             arguments = tuple(exp.IgnoreNulls(this=each) for each in arguments)
-        made = AnalyticCall("", name, arguments, order, sql_type, frame)
-        text = sql_of(node)
-        self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
-        self._members[partition].add(self._calls[text].name)
-        return Typed(column(self._calls[text].name), sql_type)
+        return AnalyticCall("", name, arguments, order, sql_type, frame)
 
     def _typed(self, node: exp.Expr) -> Typed:
         return infer(node, self._inputs, self._aggregate)
@@ -153,10 +222,10 @@ class AnalyticCalls:
         if name in ("MIN", "MAX", "BOOL_AND", "BOOL_OR"):
             return (name, *self._aggregated(name, written))
         found = self._typed(written[0])
-        if name != "COUNT" or len(written) != 1 or found.type.is_nested:
+        if name != "COUNT" or found.type.is_nested:
             raise NotSupported(
-                f"{name}(DISTINCT …) OVER a window is not supported",
-                hint="COUNT(DISTINCT x) OVER of one plain value is; otherwise join a subquery that groups",
+                f"{name}(DISTINCT …) of {found.type} OVER a window is not supported",
+                hint="COUNT(DISTINCT x) OVER of plain values is; otherwise join a subquery that groups",
             )
         if found.type.base is t.BaseType.DOUBLE:
             found = converted(found, t.VARCHAR)  # as a text NaN is equal to itself, and zero has no sign
@@ -213,7 +282,7 @@ def _filtered(call: exp.Expression) -> exp.Expression:
     return exp.Anonymous(this=inner.this, expressions=[exp.Distinct(expressions=[made]) if distinct else made])
 
 
-def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None:
+def _frame(spec: exp.Expr | None, order: list[SqlType]) -> str | None:
     """The text of a frame; None for SQL's default.
 
     Args:
@@ -224,8 +293,6 @@ def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None
     """
     if spec is None:
         return None
-    if name not in (*_ENDS, "NTH_VALUE", *_AGGREGATES, _DISTINCT):
-        raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
     if spec.args.get("exclude"):
         raise NotSupported("EXCLUDE in a frame is not supported")
     kind = spec.args["kind"].upper()
@@ -283,7 +350,6 @@ def _check_range(start: str, end: str, order: list[SqlType]) -> None:
 # ORDER BY at RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW
 # ORDER BY UNIX_MICROS(at) RANGE BETWEEN 3600000000 PRECEDING AND CURRENT ROW
 
-Order = tuple[tuple[exp.Expression, bool, bool], ...]
 _DAY = 86_400_000
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from strandline.jobs.engines.engine import Dialect, filtered
 from strandline.jobs.functions.aggregates.doubles import LARGE, SCALE
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
-from strandline.jobs.functions.aggregates.statistics import LARGEST
+from strandline.jobs.functions.aggregates.statistics import DEVIATION, LARGEST
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
@@ -38,12 +38,14 @@ class Written:
         arguments: the columns that hold the arguments' values.
         where: the column that holds FILTER's condition; None when there is none.
         at: the column that holds the row's place in the order of events.
+        over: the window, in brackets, over whose frames it is; empty: over groups.
     """
 
     call: AggregateCall
     arguments: list[str]
     where: str | None
     at: str
+    over: str = ""
 
     @property
     def x(self) -> str:
@@ -52,7 +54,8 @@ class Written:
 
     def of(self, aggregate: str, *conditions: str) -> str:
         """Write an aggregate over the rows that FILTER and the conditions let through."""
-        return filtered(aggregate, self.where, *conditions)
+        found = filtered(aggregate, self.where, *conditions)
+        return f"{found} OVER {self.over}" if self.over else found
 
     def listed(self, items: str, *conditions: str) -> str:
         """Write DuckDB's list of the items; empty over no rows."""
@@ -71,7 +74,7 @@ def call_text(written: Written, dialect: Dialect) -> str:
         NotSupported: the engine has no function of its own for it.
     """
     call = written.call
-    word = _SAME_WORD.get(call.function)
+    word = "stddev_samp" if DEVIATION in call.parameters else _SAME_WORD.get(call.function)
     if word is None or (call.function == "COUNT" and len(written.arguments) > 1):
         if dialect != "duckdb" or call.function not in _DUCKDB:
             raise NotSupported(f"{call.function} has no words of {dialect}'s own")

@@ -29,6 +29,7 @@ from strandline.jobs.engines.recursion import all_rounds, rounds
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
+from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import (
     EVENT_ORDER,
@@ -40,7 +41,7 @@ from strandline.jobs.model.relation import (
     WINDOW_START,
     Relation,
 )
-from strandline.jobs.model.stage import AnalyticCall, Output
+from strandline.jobs.model.stage import AggregateOver, AnalyticCall, Output
 from strandline.jobs.model.types import BIGINT, DOUBLE, INT
 from strandline.jobs.query.inputs import mark_name, marks_in
 from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, identity
@@ -287,21 +288,63 @@ def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[s
     Args:
         identity: texts of the columns that identify a row.
     """
+    partition = [recompute.after(each) for each in block.partition]
+    placed = [
+        f"ROW_NUMBER() OVER {_over(partition, _by_row(call, recompute, identity), None)} AS {_AT}{call.name}"
+        for call in block.analytic
+        if _is_placed(call)
+    ]
+    if placed:
+        rows = f"SELECT *, {', '.join(placed)} FROM ({rows}) AS __p"
     calls = [f"{_value(call, block, recompute, identity)} AS {recompute.name(call.name)}" for call in block.analytic]
     return f"SELECT *, {', '.join(calls)} FROM ({rows}) AS __r"
 
 
-def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
-    order = [
+def _is_placed(call: AnalyticCall) -> bool:
+    """True if a call lists values in the order of its window."""
+    return isinstance(call, AggregateOver) and bool(call.order) and function_of(call.call).ordered
+
+
+def _ordered(call: AnalyticCall, recompute: Recomputation) -> list[str]:
+    return [
         f"{recompute.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
         for by, down, first in call.order
     ]
+
+
+def _by_row(call: AnalyticCall, recompute: Recomputation, identity: list[str]) -> list[str]:
+    """The order in which no two rows tie."""
+    return [*_ordered(call, recompute), *(f"{each} ASC NULLS FIRST" for each in identity)]
+
+
+def _as_of_groups(over: AggregateOver, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    """An aggregate in the engine's own words, each of them OVER the window."""
+    rows = over.frame is not None and over.frame.upper().startswith("ROWS")
+    order = _by_row(over, recompute, identity) if rows else _ordered(over, recompute)
+    window = _over([recompute.after(each) for each in block.partition], order, over.frame)
+    call = over.call
+    arguments = [
+        recompute.engine.cast(recompute.after(argument), sql_type)
+        for argument, sql_type in zip(call.arguments, call.argument_types, strict=True)
+    ]
+    where = recompute.after(call.filter) if call.filter is not None else None
+    place = f"{_AT}{over.name}" if _is_placed(over) else "NULL"
+    dialect = recompute.engine.dialect
+    if dialect != "duckdb":
+        raise NotSupported(f"{over.function} OVER a window has no words of {dialect}'s own")
+    return recompute.whole(call_text(Written(call, arguments, where, place, window), dialect), over.type)
+
+
+def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    if isinstance(call, AggregateOver):
+        return _as_of_groups(call, block, recompute, identity)
+    order = _ordered(call, recompute)
     arguments = [recompute.after(argument) for argument in call.arguments] or (
         ["*"] if call.function == "COUNT" else []
     )
     rows_frame = call.frame is not None and call.frame.upper().startswith("ROWS")
     if call.function not in _BY_ORDER_ALONE and (call.function not in _PEERS_TOGETHER or rows_frame):
-        order += [f"{each} ASC NULLS FIRST" for each in identity]
+        order = _by_row(call, recompute, identity)
     frame = call.frame
     if call.function == "LAST_VALUE" and frame is None:
         return _last_peer(call, block, recompute, identity)
@@ -330,12 +373,9 @@ def _last_peer(call: AnalyticCall, block: Block, recompute: Recomputation, ident
 def _nth(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
     """NTH_VALUE with the default frame: of the rows up to those that tie with this one."""
     partition = [recompute.after(each) for each in block.partition]
-    order = [
-        f"{recompute.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
-        for by, down, first in call.order
-    ]
+    order = _ordered(call, recompute)
     value, number = (recompute.after(argument) for argument in call.arguments)
-    rows = _over(partition, [*order, *(f"{each} ASC NULLS FIRST" for each in identity)], None)
+    rows = _over(partition, _by_row(call, recompute, identity), None)
     frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
     every = rows.removesuffix(")") + f" {frame})"
     found = f"CASE WHEN COUNT(*) OVER {_over(partition, order, None)} >= {number} THEN"

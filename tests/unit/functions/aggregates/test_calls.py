@@ -153,12 +153,6 @@ def test_distinct_is_refused_where_it_would_mean_nothing() -> None:
         FUNCTIONS["COUNT"].bind((exp.Star(),), (t.NULL,), distinct=True)
 
 
-def test_stddev_samp_is_refused_because_its_two_meanings_differ() -> None:
-    with pytest.raises(NotSupported) as refused:
-        bind("STDDEV_SAMP", ("x", t.INT))
-    assert refused.value.hint == "write STDDEV_SAMPLE"
-
-
 @pytest.mark.parametrize(
     ("function", "shown"),
     [

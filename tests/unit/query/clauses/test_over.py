@@ -40,7 +40,11 @@ def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
     ("query", "error", "message"),
     [
         ("SELECT RANK() OVER (PARTITION BY k) AS p FROM s", InvalidQuery, "needs an order"),
-        ("SELECT MEDIAN(v) OVER (PARTITION BY k) AS p FROM s", UnknownName, "window function 'MEDIAN'"),
+        (
+            "SELECT LATEST_BY_OFFSET(v) OVER (PARTITION BY k) AS p FROM s",
+            UnknownName,
+            "window function 'LATEST_BY_OFFSET'",
+        ),
         ("SELECT LAG(v, v) OVER (PARTITION BY k ORDER BY v) AS p FROM s", TypeMismatch, "whole number"),
         ("SELECT RANK(v) OVER (PARTITION BY k ORDER BY v) AS p FROM s", TypeMismatch, "takes 0 arguments"),
         *(
@@ -67,7 +71,8 @@ def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
             )
         ),
         ("SELECT SUM(v) OVER (ORDER BY v RANGE INTERVAL '1' DAY PRECEDING) AS p FROM s", NotSupported, "over INT"),
-        ("SELECT SUM(DISTINCT v) OVER (PARTITION BY k) AS p FROM s", NotSupported, "SUM.DISTINCT"),
+        ("SELECT COUNT(DISTINCT ARRAY[v]) OVER (PARTITION BY k) AS p FROM s", NotSupported, "COUNT.DISTINCT"),
+        ("SELECT RANK(v ORDER BY v) OVER (PARTITION BY k) AS p FROM s", InvalidQuery, "RANK takes no ORDER BY"),
         ("SELECT k FROM s QUALIFY k > 'a'", InvalidQuery, "needs a function OVER"),
         ("SELECT k FROM s WHERE RANK() OVER (ORDER BY v) < 3", InvalidQuery, "OVER"),
     ],
