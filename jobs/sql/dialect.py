@@ -461,7 +461,13 @@ class Strandline(Dialect):
             clause = self._match_texts(("EMIT", "WITHIN"), advance=False) or self._is_pivot()
             if clause or self._is_asof_join() or self._is_filtering_join():
                 return None
-            if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
+            # Of WITH, whose names are never clauses: `WITH final AS (…)`.
+            named_by_with = alias_tokens is self.ID_VAR_TOKENS
+            if (
+                not named_by_with
+                and self._match_texts(NO_ALIASES, advance=False)
+                and self._curr.token_type == TokenType.VAR
+            ):
                 word = self._curr.text
                 raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
             made = super()._parse_table_alias(alias_tokens)

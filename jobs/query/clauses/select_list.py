@@ -185,7 +185,7 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
 # The columns that `*` stands for in a SELECT list, and what is said of them behind it.
 #
 # FROM s                     *, s.*      the columns by their names
-# FROM l JOIN r              *, l.*      l_id, l_name, r_id, …; in a pull query id, name, id, …
+# FROM l JOIN r              *, l.*      by ksqlDB's rules l_id, l_name, r_id, …; else id, name, id, …, that of USING once
 # address->*                             a column for each field
 # * EXCEPT (a), * EXCLUDE (a)            the others
 # * REPLACE (a + 1 AS a)                 all of them, with another value at the place of one
@@ -209,10 +209,10 @@ def stars_of(node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item] | Non
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
         return _fields(node, inputs)
     if isinstance(node, exp.Star):
-        if naming == "pull":
+        if naming != "ksql":
             return _plain_star(node, inputs)
-        found = [item for part in inputs.parts for item in _columns(part, node, inputs)]
-        if naming == "ksql" and inputs.rowkey is not None and inputs.synthetic_key:
+        found = [item for part in inputs.parts for item in _columns(part, node, inputs, naming)]
+        if inputs.rowkey is not None and inputs.synthetic_key:
             found.insert(0, Item(Output(ROWKEY, inputs.rowkey.expression.copy(), inputs.rowkey.type), node))
         return found
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -221,15 +221,15 @@ def stars_of(node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item] | Non
             line, place = position_of(node)
             known = [part.alias for part in inputs.parts]
             raise UnknownName.among("stream, table or alias", node.table, known, line=line, column=place)
-        return _columns(named, node, inputs, plain=naming == "pull")
+        return _columns(named, node, inputs, naming)
     return None
 
 
 def _plain_star(node: exp.Expr, inputs: Inputs) -> list[Item]:
-    """`*` of a pull query: all columns by their own names, that of a JOIN … USING once."""
+    """`*` as in SQL: all columns by their own names, that of a JOIN … USING once."""
     found: list[Item] = []
     for part in inputs.parts:
-        for item in _columns(part, node, inputs, plain=True):
+        for item in _columns(part, node, inputs, "view"):
             name, merged = item.output.name, inputs.merged.get(item.output.name)
             if merged is None:
                 found.append(item)
@@ -238,10 +238,11 @@ def _plain_star(node: exp.Expr, inputs: Inputs) -> list[Item]:
     return found
 
 
-def _columns(part: FromItem, node: exp.Expr, inputs: Inputs, *, plain: bool = False) -> list[Item]:
-    several = len(inputs.parts) > 1 and not plain and not part.unnamed
+def _columns(part: FromItem, node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item]:
+    prefix = naming == "ksql" and len(inputs.parts) > 1 and not part.unnamed
+    holder = None if naming == "ksql" or part.unnamed else part
     return [
-        Item(Output(f"{part.alias}_{name}" if several else name, part.column(name), sql_type), node)
+        Item(Output(f"{part.alias}_{name}" if prefix else name, part.column(name), sql_type), node, holder)
         for name, sql_type in part.columns
     ]
 
@@ -287,7 +288,7 @@ def _place_of(node: exp.Expr, items: list[Item]) -> int:
     if not found:
         raise UnknownName.among("column", sql_of(node), [i.output.name for i in items], line=line, column=column)
     if len(found) > 1:
-        shown = " or ".join(items[place].output.name for place in found)
+        shown = " or ".join(sql_of(items[place].output.expression) for place in found)
         raise InvalidQuery(f"column '{node.name}' is ambiguous: {shown}", line=line, column=column)
     return found[0]
 

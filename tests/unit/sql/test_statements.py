@@ -271,3 +271,15 @@ def test_a_form_of_sqlglot_that_cannot_be_extended_is_named(monkeypatch: pytest.
     with pytest.raises(SettingsError, match="compiled form") as found:
         parse("SHOW TABLES;")
     assert "sqlglotc" in str(found.value.hint)
+
+
+@pytest.mark.parametrize("name", ["final", "global", "semi", "lateral"])
+def test_a_name_of_with_is_never_a_clause(name: str) -> None:
+    found = parse_one(f"WITH {name} AS (SELECT a FROM s), other (b) AS (SELECT a FROM {name}) SELECT b FROM other")
+    assert isinstance(found, Select)
+    assert sql_of(found.query).startswith(f"WITH {name} AS (")
+
+
+def test_a_clause_behind_a_table_is_still_refused_and_no_alias() -> None:
+    with pytest.raises(NotSupported, match="FINAL is not supported yet"):
+        parse_one("SELECT a FROM s FINAL")

@@ -115,11 +115,20 @@ def test_events_are_kept_for_their_partners_for_the_window_and_the_grace(catalog
 # --- names ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_star_over_several_inputs_prefixes_their_columns(catalog: Catalog) -> None:
-    found = block("SELECT * FROM customers c JOIN cities t ON c.city = t.id", catalog)
-    assert [output.name for output in found.outputs] == ["c_id", "c_name", "c_city", "t_id", "t_label"]
-    found = block("SELECT t.*, name FROM customers c JOIN cities t ON c.city = t.id", catalog)
-    assert [output.name for output in found.outputs] == ["t_id", "t_label", "name"]
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("SELECT *", ["c_id", "name", "city", "t_id", "label"]),
+        ("SELECT t.*, name", ["id", "label", "name"]),
+        ("CREATE TABLE v AS SELECT *", ["c_id", "c_name", "c_city", "t_id", "t_label"]),
+        ("CREATE TABLE v AS SELECT t.*, name", ["t_id", "t_label", "name"]),
+    ],
+)
+def test_a_star_over_several_inputs_prefixes_what_is_there_twice_and_all_by_the_rules_of_ksql(
+    statement: str, names: list[str], catalog: Catalog
+) -> None:
+    found = block(f"{statement} FROM customers c JOIN cities t ON c.city = t.id", catalog)
+    assert [output.name for output in found.outputs] == names
 
 
 @pytest.mark.parametrize(
