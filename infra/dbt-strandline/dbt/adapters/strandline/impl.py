@@ -11,8 +11,11 @@ from dbt.adapters.base import AdapterConfig, BaseAdapter, BaseRelation, availabl
 from dbt.adapters.base.column import Column as BaseColumn
 from dbt.adapters.contracts.relation import Policy, RelationType
 from dbt.adapters.strandline.connections import StrandlineConnectionManager
+from dbt.adapters.strandline.seeds import written
 from dbt_common.clients.agate_helper import DEFAULT_TYPE_TESTER
 from dbt_common.exceptions import DbtRuntimeError
+
+import strandline
 
 if TYPE_CHECKING:
     import agate
@@ -23,8 +26,6 @@ _CATALOG = (
     *("column_name", "column_index", "column_type", "column_comment"),
 )
 _KINDS = {"plain view": RelationType.View, "materialized view": RelationType.MaterializedView}
-MOST_SEEDED = 5_000
-"""Rows of a seed. They are constants in the text of a view, which is read whenever something that reads it is."""
 
 
 @dataclass
@@ -176,26 +177,44 @@ class StrandlineAdapter(BaseAdapter):
             )
 
     @available
-    def seed_values(self, table: agate.Table, types: dict[str, str]) -> str:
-        """The SELECT of a seed's rows, as constants.
+    def write_seed(self, relation: BaseRelation, table: agate.Table, types: dict[str, str]) -> str:
+        """Write a seed's rows to a Delta table beside the lake's own; where it is.
+
+        Args:
+            types: {column: its type}, of `column_types`.
 
         Raises:
-            DbtRuntimeError: there are none, or too many.
+            DbtRuntimeError: a value is not of its column's type.
         """
-        rows = list(table.rows)
-        if not 0 < len(rows) <= MOST_SEEDED:
+        told = {name.lower(): kind for name, kind in types.items()}
+        columns = {
+            name.lower(): told.get(name.lower()) or self.convert_type(table, place) or "VARCHAR"
+            for place, name in enumerate(table.column_names)
+        }
+        texts = [tuple(None if value is None else str(value) for value in row) for row in table.rows]
+        return written(str(relation.identifier), columns, texts, self.connections.lake.settings)
+
+    @available
+    def drop_if_other(self, relation: BaseRelation, place: str, with_readers: bool) -> None:
+        """Drop what has a seed's name, unless it is the source over that place.
+
+        Args:
+            with_readers: drop what reads it too; dbt's --full-refresh.
+
+        Raises:
+            DbtRuntimeError: something reads it.
+        """
+        name = str(relation.identifier)
+        found = next((each for each in self._all() if each["name"] == name), None)
+        if found is None or place in found.get("topic", ""):
+            return
+        kind = "VIEW" if found["kind"] in _KINDS else "TABLE"
+        try:
+            self.connections.apply(f"DROP {kind} {relation}{' CASCADE' if with_readers else ''}")
+        except strandline.StrandlineError as error:
             raise DbtRuntimeError(
-                f"a seed has 1 to {MOST_SEEDED} rows, this one has {len(rows)}: give the rows to a topic, or read them "
-                "as a Delta table"
-            )
-        names = [name.lower() for name in table.column_names]
-        kinds = [types.get(name) or self.convert_type(table, place) or "VARCHAR" for place, name in enumerate(names)]
-        casts = ", ".join(
-            f"CAST({self.quote(name)} AS {kind}) AS {self.quote(name)}" for name, kind in zip(names, kinds, strict=True)
-        )
-        values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-        listed = ", ".join(map(self.quote, names))
-        return f"SELECT {casts} FROM (VALUES {values}) AS seeded ({listed})"
+                f"the seed {name} has other columns now. {error}. --full-refresh drops them"
+            ) from error
 
     # --- types of seeds -----------------------------------------------------------------------------------------------
 
@@ -228,10 +247,3 @@ class StrandlineAdapter(BaseAdapter):
     @classmethod
     def convert_time_type(cls, agate_table: agate.Table, col_idx: int) -> str:
         return "TIME"
-
-
-def _literal(value: object) -> str:
-    """A value as a text that the column's type is cast from; a quote in it is written twice."""
-    if value is None:
-        return "NULL"
-    return "'" + str(value).replace("'", "''") + "'"

@@ -64,9 +64,18 @@
 {% endmaterialization %}
 
 {% materialization seed, adapter='strandline' %}
+  {%- set target = this.incorporate(type='table') -%}
   {%- set rows = load_agate_table() -%}
   {%- do store_result('agate_table', response='OK', agate_table=rows) -%}
-  {{ return(strandline__maintained(adapter.seed_values(rows, config.get('column_types') or {}))) }}
+  {{ run_hooks(pre_hooks) }}
+  {%- set place = adapter.write_seed(target, rows, config.get('column_types') or {}) -%}
+  {%- do adapter.drop_if_other(target, place, should_full_refresh()) -%}
+  {% call statement('main') -%}
+    CREATE TABLE IF NOT EXISTS {{ target }} WITH (DELTA = '{{ place.replace("'", "''") }}')
+  {%- endcall %}
+  {%- do adapter.drain(target) -%}
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target]}) }}
 {% endmaterialization %}
 
 {% materialization snapshot, adapter='strandline' %}
