@@ -185,7 +185,7 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
 # The columns that `*` stands for in a SELECT list, and what is said of them behind it.
 #
 # FROM s                     *, s.*      the columns by their names
-# FROM l JOIN r              *, l.*      by ksqlDB's rules l_id, l_name, r_id, …; else id, name, id, …, that of USING once
+# FROM l JOIN r              *, l.*      id, name, id, …, that of USING once; in ksqlDB's words l_id, l_name, r_id
 # address->*                             a column for each field
 # * EXCEPT (a), * EXCLUDE (a)            the others
 # * REPLACE (a + 1 AS a)                 all of them, with another value at the place of one
