@@ -34,6 +34,7 @@ _LOCKED: Final = (
     "SET GLOBAL python_enable_replacements = false",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
+    "SET temp_directory = ''",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
@@ -58,7 +59,7 @@ class QueryDatabase:
         self._database = duckdb.connect(":memory:")
         self._lock = Lock()
         self._knows_elementary = False
-        # What does not fit is not put aside on disk either: files are closed to a query.
+        # What does not fit is not put aside on disk either: files are closed to a query, and a disk is soon full.
         bounded = () if memory_bytes is None else (f"SET memory_limit = '{memory_bytes}B'",)
         for setting in (*bounded, *_LOCKED):
             self._database.execute(setting)

@@ -53,6 +53,9 @@ class SizeLimits:
 
 PULL: Final = SizeLimits("a query", 6_000, 20_000, 300, 256)
 """A SELECT that is answered once."""
+QUERY_CHARACTERS: Final = 1 << 18
+"""Of a text that is sent to a server: 20,000 values of IN fit. Reading takes time and memory by its length: six million
+characters took 40 s and 1.5 GB, and were refused then."""
 VIEW: Final = SizeLimits("a view", 6_000, 2_000, 200, 64)
 """It is planned and its rules are prepared, on two engines: some ten times the work of a pull query."""
 
@@ -75,6 +78,15 @@ def shortened(tree: Q) -> Q:
             if len(listed) < len(terms):
                 top.replace(_tree(type(top), listed))
     return tree
+
+
+def check_characters(text: str) -> None:
+    """Check the length of a text that somebody has sent, before it is read. Raises NotSupported: it is too long."""
+    if len(text) > QUERY_CHARACTERS:
+        raise NotSupported(
+            f"the text has {len(text):,} characters, and {QUERY_CHARACTERS:,} are the most of what is sent at once",
+            hint="insert the values into a table, and join it",
+        )
 
 
 def check(tree: exp.Expr, limits: SizeLimits) -> None:

@@ -316,6 +316,14 @@ class Hub:
         """Those that somebody subscribes to."""
         return list(self._feeds.values())
 
+    async def prepare(self, wish: SubscriptionRequest, catalog: Catalog) -> None:
+        """Read a subscriber's query beside the event loop: a long one takes seconds. Errors as of `follow`."""
+        asked = self._asked(wish, catalog)
+        if asked not in self._read:
+            made = await asyncio.to_thread(subscription, wish.statement, catalog, self._lake, asked[2])
+            if catalog is self._read_with:
+                self._read[asked] = made
+
     def subscribe(self, wish: SubscriptionRequest, catalog: Catalog, functions: Library) -> AsyncIterator[bytes]:
         """The events of a subscriber, as server-sent ones; arguments and errors as of `follow`."""
         return _sent(self.follow(wish, catalog, functions)[1])
@@ -360,13 +368,17 @@ class Hub:
     def _subscription(self, wish: SubscriptionRequest, catalog: Catalog) -> Subscription:
         """What a query subscribes to, read once for all who ask it: a thousand clients that come back at once would
         hold up the event loop for seconds."""
+        asked = self._asked(wish, catalog)
+        if asked not in self._read:
+            self._read[asked] = subscription(wish.statement, catalog, self._lake, asked[2])
+        return self._read[asked]
+
+    def _asked(self, wish: SubscriptionRequest, catalog: Catalog) -> tuple[exp.Query, Emit | None, Unnamed]:
+        """By what the reading of a query is kept. Those of another catalog, and too many, are forgotten."""
         if catalog is not self._read_with or len(self._read) >= _REMEMBERED:
             self._read_with, self._read = catalog, {}
         unnamed: Unnamed = "ksql" if wish.form in ("columns", "arrays") else "postgres"
-        asked = (wish.statement.query, wish.statement.emit, unnamed)
-        if asked not in self._read:
-            self._read[asked] = subscription(wish.statement, catalog, self._lake, unnamed)
-        return self._read[asked]
+        return wish.statement.query, wish.statement.emit, unnamed
 
     def _feed(self, made: Subscription, form: Form, functions: Library) -> Feed:
         name = (made.relation.name, made.text, form)

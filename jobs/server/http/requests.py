@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -99,10 +100,21 @@ _HEAD_BYTES: Final = 64 << 10
 """Of a request's head, which is kept in memory: a token, an event's id and a long `where` take a few thousand."""
 
 
+STALLED_SECONDS: Final = 60.0
+"""A client that takes nothing of what is sent for so long has gone, or is up to no good."""
+UNTAKEN_BYTES: Final = 256 << 20
+"""Of answers that clients have not taken yet: four of the largest. Beyond that the one that has stalled the longest is
+let go, for the others are just being sent theirs."""
+
+
 class PatientProtocol(HttpToolsProtocol):
     """uvicorn's protocol of a connection, with an end to its patience."""
 
     _late: TimerHandle | None = None
+    stalled_since: float | None = None
+    """By the loop's clock; None: the client takes what it is sent."""
+    _progress: TimerHandle | None = None
+    _left = 0
     _head_bytes = 0
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -125,7 +137,61 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
+        self._taken()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall()
+        self._let_go_of_the_slowest()
+
+    def resume_writing(self) -> None:
+        self._taken()
+        if self.transport.is_closing():
+            self._stall()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        # It is closed once all is sent, which is never to a client that takes nothing.
+        if self.stalled_since is None:
+            self._stall()
+
+    def _stall(self) -> None:
+        self.stalled_since = self.loop.time()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._left = self.transport.get_write_buffer_size()
+        self._progress = self.loop.call_later(STALLED_SECONDS, self._look_at_progress)
+
+    def _look_at_progress(self) -> None:
+        if self.transport.get_write_buffer_size() >= self._left:
+            self.transport.abort()
+        else:
+            self._look_again()
+
+    def _taken(self) -> None:
+        self.stalled_since = None
+        if self._progress is not None:
+            self._progress.cancel()
+            self._progress = None
+
+    def _let_go_of_the_slowest(self) -> None:
+        """Close connections until the answers that nobody has taken are as few as they may be."""
+        stalled = [
+            (each.stalled_since, each.transport)
+            for each in self.connections
+            if isinstance(each, PatientProtocol) and each.stalled_since is not None
+        ]
+        waiting = [transport for _, transport in sorted(stalled, key=itemgetter(0))]
+        left = [each.get_write_buffer_size() for each in waiting]
+        over = sum(left) - UNTAKEN_BYTES
+        for transport, size in zip(waiting[:-1], left, strict=False):
+            if over <= 0:
+                return
+            over -= size
+            transport.abort()
 
     def _expect_head(self) -> None:
         if self._late is None:

@@ -6,8 +6,10 @@ Parse, Bind, Describe, Execute, Sync    1, 2, t T, D … then C or s; after an e
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.server.http.requests import STALLED_SECONDS
 from strandline.jobs.server.pg_values.copied import copied_rows
 from strandline.jobs.server.pg_values.parameters import Parameter
 from strandline.jobs.server.pg_values.rows import data_rows, few_rows
@@ -71,7 +73,7 @@ class Connection:
         """
         self._writer.write(messages.ready(self._session.status))
         while True:
-            await self._writer.drain()
+            await self._taken()
             kind, payload = await read_message(self._reader, self._most_bytes)
             if kind == _TERMINATE:
                 return
@@ -81,6 +83,15 @@ class Connection:
             if handler is None:
                 raise malformed(f"a message of the kind {kind!r} is not taken")
             await handler(payload)
+
+    async def _taken(self) -> None:
+        """Wait until the client has taken most of what was written.
+
+        Raises:
+            TimeoutError: it takes nothing any more.
+        """
+        async with asyncio.timeout(STALLED_SECONDS):
+            await self._writer.drain()
 
     async def _query(self, payload: Payload) -> None:
         self._about = _EMPTY
@@ -117,7 +128,7 @@ class Connection:
         if len(found) > 1:
             hint = "send them one by one, or all in one simple query"
             raise Refusal(SqlState.SYNTAX, "a prepared statement is one statement", hint=hint)
-        self._session.prepared[name] = (found[0] if found else _EMPTY, oids)
+        self._session.prepare(name, found[0] if found else _EMPTY, oids)
         self._writer.write(messages.PARSE_COMPLETE)
 
     async def _bind(self, payload: Payload) -> None:
@@ -130,8 +141,8 @@ class Connection:
         parameters = tuple(map(Parameter, types, forms, values))
         if name and name in self._session.portals:
             raise Refusal(SqlState.CURSOR_TAKEN, f"there is a portal '{name}' already")
-        self._session.close_portal(name)
-        self._session.portals[name] = Portal(statement, parameters, tuple(payload.shorts()))
+        size = sum(len(value) for value in values if value is not None)
+        self._session.bind(name, Portal(statement, parameters, tuple(payload.shorts()), size=size))
         self._writer.write(messages.BIND_COMPLETE)
 
     async def _describe(self, payload: Payload) -> None:
@@ -160,7 +171,7 @@ class Connection:
     async def _close(self, payload: Payload) -> None:
         kind, name = payload.raw(1), payload.text()
         if kind == b"S":
-            self._session.prepared.pop(name, None)
+            self._session.forget(name)
         else:
             self._session.close_portal(name)
         self._writer.write(messages.CLOSE_COMPLETE)
@@ -179,9 +190,10 @@ class Connection:
         tag, left = result.tag, 0
         if result.columns is not None:
             rows = result.take(most if result.copy is None else None)
-            for piece in _pieces(rows, result, _for_each(formats, len(result.columns))):
-                self._writer.write(piece)
-                await self._writer.drain()
+            with self._session.budget.holding(rows.nbytes):
+                for piece in _pieces(rows, result, _for_each(formats, len(result.columns))):
+                    self._writer.write(piece)
+                    await self._taken()
             tag, left = f"{tag} {rows.num_rows}" if tag != _SHOW else tag, result.left
         for name, value in result.told.items():
             self._writer.write(messages.parameter_status(name, value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import secrets
 import ssl
 from contextlib import asynccontextmanager, suppress
@@ -45,6 +46,8 @@ _GSS: Final = 80877104
 _MAJOR: Final = 3
 _PASSWORD: Final = b"p"
 _MOST_PASSWORD_BYTES: Final = 1000
+_OPTION_WORD: Final = re.compile(r"(?:\\.|[^\s\\])+", re.S)
+"""One word of `options`: a backslash takes the blank behind it for a part of the word."""
 _NOT_SETTINGS: Final = frozenset(("user", "database", "options", "replication"))
 
 
@@ -68,10 +71,33 @@ class Startup:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings that it gave."""
-        return {
+        """The settings that it gave, those of `options` too; what it gave by its own name counts.
+
+        Raises:
+            Refusal: `options` holds something else.
+        """
+        named = {
             name: value for name, value in self.parameters.items() if not _is_option(name) and name not in _NOT_SETTINGS
         }
+        return settings_in(self.parameters.get("options", "")) | named
+
+
+def settings_in(options: str) -> dict[str, str]:
+    """The settings in PGOPTIONS, or in `options` of a connection string: `-c name=value --name=value`.
+
+    Raises:
+        Refusal: it holds something else.
+    """
+    found: dict[str, str] = {}
+    words = iter(re.sub(r"\\(.)", r"\1", word) for word in _OPTION_WORD.findall(options))
+    for word in words:
+        said = word[2:] if word.startswith(("-c", "--")) else ""
+        name, equals, value = (said or (next(words, "") if word == "-c" else "")).partition("=")
+        if not name or not equals:
+            hint = "write options='-c statement_timeout=2s': settings alone"
+            raise Refusal(SqlState.INVALID_VALUE, f"the option '{word}' is not taken", hint=hint, fatal=True)
+        found[name.replace("-", "_")] = value
+    return found
 
 
 async def begin(
@@ -212,8 +238,9 @@ class Listener:
         self._tasks.add(task)
         try:
             await self._welcome(reader, writer)
-        except (EOFError, OSError, TimeoutError):
-            pass  # it has gone, or never said who it is
+        except (EOFError, OSError):
+            # It has gone, never said who it is, or takes nothing any more: nobody waits until what is left is sent.
+            writer.transport.abort()
         except asyncio.CancelledError:
             pass  # only `close` ends it so, and asyncio would log a traceback for each client that is connected then
         finally:

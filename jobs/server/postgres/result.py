@@ -6,6 +6,7 @@ while a client takes its time. They are bounded by the limits of an answer, and 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from strandline.jobs.server.pg_values.wire_types import WireColumn
 
 HELD_BYTES: Final = 512 << 20
-"""Of answers that clients have not taken yet: eight of the largest."""
+"""Of answers that clients have not taken yet, and of what their sessions keep: eight of the largest."""
 
 
 class Budget:
-    """The bytes of answers that a server holds. One event loop works with it."""
+    """The bytes that a server holds for clients: answers, prepared statements, parameters. For one event loop."""
 
     def __init__(self, most: int = HELD_BYTES) -> None:
         self._most = most
@@ -41,14 +42,23 @@ class Budget:
         if self.held + size > self._most:
             raise Refusal(
                 SqlState.TOO_LARGE,
-                f"the server holds {self.held:,} bytes of answers that nobody has taken yet",
-                hint="fetch from open cursors to their end, or close them",
+                f"the server holds {self.held:,} bytes of answers that nobody has taken, and of prepared statements",
+                hint="fetch from open cursors to their end, or close them; DEALLOCATE what is not asked again",
             )
         self.held += size
 
     def release(self, size: int) -> None:
         """Count so many bytes no more."""
         self.held -= size
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count so many bytes for the duration of the block. Raises Refusal."""
+        self.hold(size)
+        try:
+            yield
+        finally:
+            self.release(size)
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,11 @@ class FewRows:
     def num_rows(self) -> int:
         """The number of rows."""
         return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Few enough to count as none."""
+        return 0
 
     def slice(self, begin: int, count: int | None = None) -> FewRows:
         """The rows from a place on."""

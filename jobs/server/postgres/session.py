@@ -56,6 +56,7 @@ class Portal:
     Attributes:
         formats: of the columns, as the client wants them; empty: all text; one: that of all.
         hold: it outlives the transaction.
+        size: the bytes of its parameters.
     """
 
     statement: SessionStatement
@@ -63,6 +64,7 @@ class Portal:
     formats: tuple[int, ...] = ()
     result: Result | None = None
     hold: bool = False
+    size: int = 0
 
 
 class ClientSession:
@@ -77,7 +79,25 @@ class ClientSession:
         self._cut: Pinned | None = None
         self._queried = False
         self._asking = asking
-        self._budget = budget
+        self.budget = budget
+
+    def prepare(self, name: str, statement: SessionStatement, oids: tuple[int, ...]) -> None:
+        """Keep a prepared statement, in the place of one of that name. Raises Refusal: the server keeps too much."""
+        self.forget(name)
+        self.budget.hold(len(statement.text))
+        self.prepared[name] = (statement, oids)
+
+    def forget(self, name: str) -> None:
+        """Let go of a prepared statement; one that is not there is gone already."""
+        known = self.prepared.pop(name, None)
+        if known is not None:
+            self.budget.release(len(known[0].text))
+
+    def bind(self, name: str, portal: Portal) -> None:
+        """Keep a portal, in the place of one of that name. Raises Refusal: the server keeps too much."""
+        self.close_portal(name)
+        self.budget.hold(portal.size)
+        self.portals[name] = portal
 
     def cancel(self) -> None:
         """End the query that runs, if one does."""
@@ -99,12 +119,16 @@ class ClientSession:
         self._unpin()
         for name in list(self.portals):
             self.close_portal(name)
+        for name in list(self.prepared):
+            self.forget(name)
 
     def close_portal(self, name: str) -> None:
         """Let go of a portal; one that is not there is gone already."""
         portal = self.portals.pop(name, None)
-        if portal is not None and portal.result is not None:
-            portal.result.close()
+        if portal is not None:
+            self.budget.release(portal.size)
+            if portal.result is not None:
+                portal.result.close()
 
     async def result_of(self, portal: Portal) -> Result:
         """The result of a portal, which runs now unless it has."""
@@ -167,7 +191,7 @@ class ClientSession:
         result = Result("SELECT", columns, pa.ipc.open_stream(found.body).read_all())
         if found.versions:
             result.told[VERSIONS] = told
-        return result.held(len(found.body), self._budget)
+        return result.held(len(found.body), self.budget)
 
     async def _declare(self, statement: SessionStatement, parameters: Values) -> Result:
         command = statement.command
@@ -271,7 +295,7 @@ class ClientSession:
                 return self._close(name)
             case Deallocate(name):
                 for each in list(self.prepared) if name is None else (name,):
-                    self.prepared.pop(each, None)
+                    self.forget(each)
                 return Result("DEALLOCATE" if name else "DEALLOCATE ALL")
             case Done(tag):
                 return Result(tag)

@@ -85,6 +85,11 @@ _SYNONYMS: Final = {
     "time zone": "TimeZone",
     "transaction isolation level": "transaction_isolation",
 }
+_MOST_CHARACTERS: Final = 10_000
+"""Of a value: they are kept as long as the session."""
+_MOST_OWN: Final = 200
+_MOST_NAME: Final = 200
+"""Settings, with those of names that clients make up, and the characters of such a name."""
 _MILLISECONDS: Final = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|min|h|d|)")
 
@@ -170,6 +175,10 @@ class SessionSettings:
 
     def _put(self, name: str, value: str) -> str | None:
         spelt = self._names.get(name.lower(), name)
+        if len(value) > _MOST_CHARACTERS:
+            raise Refusal(
+                SqlState.INVALID_VALUE, f"a value of '{spelt[:50]}' has {_MOST_CHARACTERS:,} characters at most"
+            )
         if spelt in _FIXED:
             holds = self._values[spelt]
             same = value.strip("'\"").lower().replace("-", "") in (
@@ -198,6 +207,8 @@ class SessionSettings:
         lower = _SYNONYMS.get(name.lower(), name).lower()
         if lower not in self._names and "." not in lower:
             raise Refusal(SqlState.UNKNOWN_PARAMETER, f"unknown setting '{name}'", hint="SHOW ALL lists them")
+        if lower not in self._names and (len(self._names) >= _MOST_OWN or len(lower) > _MOST_NAME):
+            raise Refusal(SqlState.UNKNOWN_PARAMETER, f"'{lower[:50]}' is one setting too many, or too long a name")
         self._names.setdefault(lower, lower)
         self._values.setdefault(self._names[lower], "")
         return self._names[lower]

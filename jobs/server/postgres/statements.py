@@ -33,6 +33,7 @@ from strandline.jobs.server.postgres.commands import (
     Set,
     ShowSetting,
 )
+from strandline.jobs.sql.size import check_characters
 
 # The statement COPY … TO STDOUT: what is copied, and in which form.
 #
@@ -160,7 +161,9 @@ def statements(text: str) -> list[SessionStatement]:
 
     Raises:
         Refusal: one of them is none that is taken.
+        NotSupported: the text is too long.
     """
+    check_characters(text)
     found: list[SessionStatement] = []
     begin = 0
     ends = [piece.start() for piece in _PIECE.finditer(text) if piece[0] == ";"]

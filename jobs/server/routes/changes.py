@@ -48,8 +48,9 @@ async def changes(request: Request, view: str) -> Response:
     lag = await server.meet(relation, stale, seconds(request))
     resumed = request.headers.get("last-event-id")
     snapshot = given.get("snapshot", "true") != "false"
+    statement = await asyncio.to_thread(_statement, view, columns_of(request), given.get("where"))
     wish = SubscriptionRequest(
-        statement=stored_statement(_statement(view, columns_of(request), given.get("where")), catalog.name_map),
+        statement=stored_statement(statement, catalog.name_map),
         form="weights" if form == "weights" else "upserts",
         place=Place.read(resumed) if resumed else await _first_place(request, stored, snapshot=snapshot),
         snapshot=snapshot,
@@ -58,6 +59,7 @@ async def changes(request: Request, view: str) -> Response:
         max_staleness=stale,
         allowed=lambda: named(request, "read", view),
     )
+    await server.hub.prepare(wish, catalog)
     events = server.hub.subscribe(wish, catalog, server.library())
     # Proxies that gather an answer before they pass it on would hold events back.
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **lag_headers(lag)}

@@ -40,6 +40,7 @@ from strandline.jobs.server.http.ksql_shape import (
     shown_type,
 )
 from strandline.jobs.server.http.requests import WAIT_SECONDS, body_of, json_of, named, reader_of, server_of
+from strandline.jobs.sql.size import check_characters
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.state_store.errors import StrandlineError
@@ -187,6 +188,7 @@ async def _said(request: Request, member: str, properties: str) -> tuple[str, di
     text, given = body.get(member), body.get(properties) or {}
     if not isinstance(text, str) or not isinstance(given, dict):
         raise RequestRefused(f"'{member}' is a text, '{properties}' an object")
+    check_characters(text)
     return text, given
 
 
@@ -277,6 +279,7 @@ async def _followed(
     )
     # The first name decides: what reads several is refused by the hub.
     lag = await server.meet(server.catalogued.relation(names[0]), asked.allowed, WAIT_SECONDS)
+    await server.hub.prepare(wish, server.catalogued.catalog)
     return (*server.hub.follow(wish, server.catalogued.catalog, server.library()), lag_headers(lag))
 
 

@@ -30,6 +30,7 @@ from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.ksql_shape import PROPERTIES, KsqlRoute, ksql_failure, shown_name, shown_type
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of
 from strandline.jobs.session.language_functions import kinds
+from strandline.jobs.sql.size import check_characters
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Describe, Show, Statement
 from strandline.state_store.errors import StrandlineError
@@ -112,6 +113,7 @@ async def ksql(request: Request) -> Response:
     text = body.get("ksql")
     if not isinstance(text, str):
         raise RequestRefused("'ksql' is a text")
+    check_characters(text)
     catalog = server_of(request).catalogued.catalog
     answers: list[dict[str, Any]] = []
     for statement in await asyncio.to_thread(parse, text):

@@ -18,6 +18,7 @@ from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.http.answers import ARROW, About, joined_rows, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute
 from strandline.jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name
+from strandline.jobs.sql.size import check_characters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +100,7 @@ async def query(request: Request) -> Response:
     text = body.get("sql")
     if not isinstance(text, str):
         raise RequestRefused("'sql' is a text")
+    check_characters(text)
     least = _at_least(body.get("at_least"), token, server.catalogued.catalog)
     arrow = wants_arrow(request.headers.get("accept"))
     pinned = pinned_in(body.get("cut"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -50,6 +51,15 @@ def test_what_a_query_makes_is_gone_with_it(database: QueryDatabase) -> None:
         assert value(first, "SELECT twice(a) FROM ours.made") == 2
     with engine(database) as second, pytest.raises(InvalidQuery, match="twice does not exist"):
         second.query("SELECT twice(1)", {})
+
+
+def test_what_does_not_fit_is_refused_and_not_put_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"a": pa.array(range(4_000_000), pa.int64())})
+    heavy = "SELECT a, ROW_NUMBER() OVER (ORDER BY a * 7919 % 4000037) AS n, REPEAT('x', 40) AS x FROM t ORDER BY x, n"
+    with QueryDatabase(MEMORY) as database, engine(database) as first, pytest.raises(TooLarge):
+        first.query(heavy, {"t": rows})
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,14 @@ def client(served: ServedLake, tmp_path: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def session(served: ServedLake, tmp_path: Path) -> Iterator[psycopg.Connection[Any]]:
-    with (
-        postgres_server(served.settings, ServerOptions(tmp_path / "postgres", queries=1)) as address,
-        psycopg.connect(address, autocommit=True) as connection,
-    ):
+def postgres(served: ServedLake, tmp_path: Path) -> Iterator[str]:
+    with postgres_server(served.settings, ServerOptions(tmp_path / "postgres", queries=1)) as address:
+        yield address
+
+
+@pytest.fixture
+def session(postgres: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres, autocommit=True) as connection:
         yield connection
 
 
@@ -180,6 +183,27 @@ def test_a_session_may_pin_every_transaction(session: psycopg.Connection[Any], s
     session.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
     assert session.execute(BOTH[0]).fetchone() == (2,)
     session.execute("COMMIT")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        r"-c default_transaction_isolation=repeatable\ read",
+        "-cdefault_transaction_isolation=SERIALIZABLE -c statement_timeout=5s",
+        "--default-transaction-isolation=serializable",
+    ],
+)
+def test_what_options_of_the_connection_say_counts(postgres: str, served: ServedLake, options: str) -> None:
+    with psycopg.connect(postgres, options=options) as session:
+        assert session.execute(BOTH[0]).fetchone() == (1,)
+        visit(served)
+        assert session.execute(BOTH[1]).fetchone() == (1,)
+
+
+@pytest.mark.parametrize("options", ["-c", "-c x", "-B 12", "statement_timeout=5", "-c =1", "--"])
+def test_options_that_are_no_settings_are_refused(postgres: str, options: str) -> None:
+    with pytest.raises(psycopg.OperationalError, match="is not taken"):
+        psycopg.connect(postgres, options=options)
 
 
 def test_a_transaction_that_lasts_too_long_is_told(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import current_thread
+from typing import Any
 
 import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
+from strandline.jobs.serve.subscription import Subscription, subscription
 from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.changes import hub
+from strandline.jobs.sql.size import QUERY_CHARACTERS
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.unit.sql.test_size import REFUSED
@@ -27,6 +32,36 @@ def test_over_http(client: TestClient, number: int) -> None:
     assert (pushed.status_code, pushed.json()["code"]) == (400, "sql.not_supported")
 
 
+@pytest.mark.parametrize(
+    ("path", "member", "end"),
+    [
+        ("/v1/query", "sql", ""),
+        ("/query", "ksql", ";"),
+        ("/query", "ksql", " EMIT CHANGES;"),
+        ("/query-stream", "sql", " EMIT CHANGES;"),
+        ("/ksql", "ksql", ";"),
+    ],
+)
+def test_a_text_that_is_too_long_is_refused_unread(client: TestClient, path: str, member: str, end: str) -> None:
+    found = client.post(path, json={member: f"SELECT town FROM by_town WHERE visits {' ' * QUERY_CHARACTERS}> 1{end}"})
+    assert (found.status_code, found.json()["code"]) == (400, "sql.not_supported")
+    assert "characters" in found.json()["message"]
+
+
+def test_a_subscription_is_planned_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[str] = []
+
+    def noted(*arguments: Any) -> Subscription:
+        places.append(current_thread().name)
+        return subscription(*arguments)
+
+    monkeypatch.setattr(hub, "subscription", noted)
+    pushed = {"ksql": "SELECT town, visits + 17 AS x FROM by_town EMIT CHANGES LIMIT 0;"}
+    assert client.post("/query", json=pushed).status_code == 200
+    assert client.get("/v1/views/by_town/changes?where=visits%3E17&limit=0").status_code == 200
+    assert [name.startswith("asyncio_") for name in places] == [True, True]
+
+
 def test_equalities_are_answered(client: TestClient) -> None:
     found = client.post("/v1/query", json={"sql": EQUALITIES})
     assert found.status_code == 200
@@ -43,4 +78,6 @@ def test_over_postgres(client: TestClient, served: ServedLake, tmp_path: Path) -
         for text in HERE:
             with pytest.raises(psycopg.errors.FeatureNotSupported):
                 connection.execute(text.encode())
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="characters"):
+            connection.execute(f"SELECT 1{' ' * QUERY_CHARACTERS}".encode())
         assert connection.execute("SELECT 1").fetchone() == (1,)

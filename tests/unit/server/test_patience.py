@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 
 import pytest
@@ -15,6 +16,9 @@ from strandline.jobs.server.http import requests
 from strandline.jobs.server.http.requests import PatientProtocol
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
+MUCH = 16 << 20
+"""Bytes: more than the kernel keeps for a client that takes none."""
+MUCH_ASKED = b"GET /much HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
@@ -26,9 +30,11 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         import asyncio
 
-        await asyncio.sleep(1.0)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
+        body = b"x" * MUCH if scope["path"] == "/much" else b"ok"
+        await asyncio.sleep(1.0 if body == b"ok" else 0.0)
+        length = str(len(body)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": body})
 
     server = uvicorn.Server(uvicorn.Config(application, http=PatientProtocol, lifespan="off", log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -93,3 +99,58 @@ def test_many_half_open_connections_leave_room(address: tuple[str, int]) -> None
     for each in waiting:
         assert each.recv(10) == b""
         each.close()
+
+
+@contextmanager
+def deaf(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """A client that asks for much, and takes nothing."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(PATIENCE_SECONDS)
+        client.connect(address)
+        client.sendall(MUCH_ASKED)
+        yield client
+
+
+def is_closed(client: socket.socket) -> bool:
+    """True if its connection was ended before all was sent."""
+    taken = 0
+    try:
+        while more := client.recv(1 << 20):
+            taken += len(more)
+    except ConnectionResetError:
+        pass
+    return taken < MUCH
+
+
+def test_who_takes_nothing_is_let_go(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "STALLED_SECONDS", 0.3)
+    with deaf(address) as client:
+        time.sleep(2.0)
+        assert is_closed(client)
+
+
+def test_who_takes_it_slowly_gets_all(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "STALLED_SECONDS", 2.0)
+    with socket.create_connection(address, PATIENCE_SECONDS) as client:
+        client.sendall(MUCH_ASKED)
+        taken = 0
+        for _ in range(50):
+            taken += len(client.recv(200_000, socket.MSG_WAITALL))
+            time.sleep(0.1)
+        while taken < MUCH and (more := client.recv(1 << 20)):
+            taken += len(more)
+        assert taken >= MUCH
+
+
+def test_answers_that_nobody_takes_are_bounded_together(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "UNTAKEN_BYTES", 2 * MUCH)
+    with ExitStack() as opened:
+        clients = []
+        for _ in range(5):
+            clients.append(opened.enter_context(deaf(address)))
+            time.sleep(0.2)
+        time.sleep(1.5)
+        assert [is_closed(each) for each in clients] == [True, True, True, False, False]
