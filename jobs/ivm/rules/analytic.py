@@ -232,7 +232,7 @@ def _of_frames(
 
 def _place(stage: AnalyticStage, over: AggregateOver, partition: tuple[str, ...], engine: Engine) -> str:
     """The place of a row in the order of the window, as one in the order of events; NULL where it has none."""
-    if not over.order:
+    if not (over.order or function_of(over.call).needs_order):
         return engine.cast("NULL", ORDER_TYPE)
     order = [*(_ordered(each, engine) for each in over.order), *(_ordered((n, False, True), engine) for n in stage.key)]
     time, log, place = EVENT_ORDER

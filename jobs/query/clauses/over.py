@@ -22,7 +22,7 @@ from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from strandline.jobs.model.options import Semantics
-from strandline.jobs.model.stage import AggregateOver, AnalyticCall, Output
+from strandline.jobs.model.stage import ALL_ROWS, AggregateCall, AggregateOver, AnalyticCall, Output
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, Calls, usual, without_words
 from strandline.jobs.query.expressions.casts import converted, widened
@@ -100,7 +100,9 @@ class AnalyticCalls:
         else:
             call, ignores = self._named(node.this)
             partition, order, spec, types = self._window(node)
-            made = self._analytic(call, order, self._frame_of(call.name, spec, types), ignores=ignores)
+            frame = self._frame_of(call.name, spec, types)
+            tied = call.name in _ENDS and _ties(frame, ignores=ignores)
+            made = (self._end_over if tied else self._analytic)(call, order, frame, ignores=ignores)
         text = sql_of(node)
         self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
         self._members[partition].add(self._calls[text].name)
@@ -186,9 +188,15 @@ class AnalyticCalls:
         if ignores and name in _NEIGHBOURS:
             arguments = (exp.IgnoreNulls(this=arguments[0]), *arguments[1:])
         elif ignores:
-            _check_rows(name, frame)
             arguments = tuple(exp.IgnoreNulls(this=each) for each in arguments)
         return AnalyticCall("", name, arguments, order, sql_type, frame)
+
+    def _end_over(self, call: exp.Anonymous, order: Order, frame: str | None, *, ignores: bool) -> AggregateOver:
+        """FIRST_VALUE or LAST_VALUE over a frame that begins or ends amid rows that tie: the value of the first or last
+        of the frame's rows, by the order and then by key."""
+        name, arguments, sql_type = self._arguments(call)
+        aggregate = AggregateCall("", name, (), (sql_type,), sql_type, (ignores,))
+        return AggregateOver("", name, arguments, order, sql_type, frame, aggregate=aggregate)
 
     def _typed(self, node: exp.Expr) -> Typed:
         return infer(node, self._inputs, self._aggregate)
@@ -323,13 +331,11 @@ def _without_end(value: Typed) -> exp.Expression:
     return widened(value, SqlType(t.BaseType.DECIMAL, precision=t.MAX_PRECISION)).expression
 
 
-def _check_rows(name: str, frame: str | None) -> None:
-    """Check that a frame tells tied rows apart: which of their values is the first that is not NULL depends on it."""
-    if frame is None or not frame.startswith("ROWS"):
-        raise NotSupported(
-            f"{name} IGNORE NULLS over {frame or 'the default frame'} has no definite value where rows tie",
-            hint="write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-        )
+def _ties(frame: str | None, *, ignores: bool) -> bool:
+    """True if engines leave open which of several rows that tie is the first or last of the frame with a value."""
+    if frame is None:
+        return ignores
+    return not frame.startswith("ROWS") and (ignores or not frame.endswith(ALL_ROWS))
 
 
 def _check_range(start: str, end: str, order: list[SqlType]) -> None:

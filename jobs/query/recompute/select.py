@@ -302,7 +302,10 @@ def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[s
 
 def _is_placed(call: AnalyticCall) -> bool:
     """True if a call lists values in the order of its window."""
-    return isinstance(call, AggregateOver) and bool(call.order) and function_of(call.call).ordered
+    if not isinstance(call, AggregateOver):
+        return False
+    function = function_of(call.call)
+    return function.needs_order or (function.ordered and bool(call.order))
 
 
 def _ordered(call: AnalyticCall, recompute: Recomputation) -> list[str]:

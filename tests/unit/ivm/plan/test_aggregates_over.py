@@ -46,6 +46,13 @@ CALLS = {
         "ATTR(name)",
     ],
     "bits": ["BIT_AND(age)", "BIT_XOR(age)", "COUNT_IF(age > 1)", "FIRST_VALUE(name ORDER BY age)"],
+    "ends": [
+        "FIRST_VALUE(name) IGNORE NULLS",
+        "LAST_VALUE(name IGNORE NULLS)",
+        "FIRST_VALUE(name)",
+        "LAST_VALUE(age)",
+        "NTH_VALUE(age, 2)",
+    ],
     "filtered": ["MEDIAN(10 / age) FILTER (WHERE age > 0)", "STRING_AGG(name, '|') FILTER (WHERE age > 1)"],
 }
 FRAMES = {
@@ -55,6 +62,8 @@ FRAMES = {
     "near": "PARTITION BY id % 2 ORDER BY age DESC ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
     "before": "ORDER BY age, name ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
     "alike": "PARTITION BY id % 2 ORDER BY age RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "spelled out": "PARTITION BY name ORDER BY age RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "from here": "ORDER BY id % 3 RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
     "whole": "PARTITION BY name ORDER BY age ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
 }
 
@@ -64,7 +73,12 @@ FRAMES = {
 def test_after_every_epoch_the_view_is_what_its_select_gives(
     family: str, frame: str, catalog: Catalog, duck: duckdb.DuckDBPyConnection
 ) -> None:
-    shown = ", ".join(f"{call} OVER ({FRAMES[frame]}) AS c{number}" for number, call in enumerate(CALLS[family]))
+    calls = [
+        call
+        for call in CALLS[family]
+        if not frame.startswith(("alike", "spelled", "from")) or not call.startswith("NTH")
+    ]
+    shown = ", ".join(f"{call} OVER ({FRAMES[frame]}) AS c{number}" for number, call in enumerate(calls))
     assert isinstance(run(f"CREATE MATERIALIZED VIEW v AS SELECT id, {shown} FROM users", catalog), View)
     chance, lake, offsets = random.Random(f"{family} {frame}"), DuckLake(catalog, catalog.definitions(), duck), count()
     for _ in range(4):

@@ -230,7 +230,6 @@ def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql:
         ("SELECT ARRAY_AGG(DISTINCT v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here|one value"),
         ("SELECT SUM(v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here"),
         ("SELECT SUM(v) IGNORE NULLS OVER (ORDER BY x) AS a FROM s", InvalidQuery, "do not belong here"),
-        ("SELECT LAST_VALUE(v) IGNORE NULLS OVER (ORDER BY x) AS a FROM s", NotSupported, "no definite value"),
         ("SELECT ABS(v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here"),
         ("SELECT PERCENTILE_CONT(0.5) AS a FROM s", TypeMismatch, "WITHIN GROUP"),
         ("SELECT PERCENTILE_DISC(2) WITHIN GROUP (ORDER BY v) AS a FROM s", TypeMismatch, "from 0 to 1"),
