@@ -8,6 +8,7 @@ import time
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.reflected import age_ms, instant, reflected
 from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.server.changes.events import IDENTITY_LETTERS, Form, Place, PushedEvent, failed, progress
+from strandline.jobs.server.changes.replays import Replays
 from strandline.jobs.server.changes.versions import VersionAsked
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import newest_version
@@ -24,7 +26,7 @@ from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
     from sqlglot import exp
 
@@ -147,13 +149,17 @@ class Feed:
             member.closed = True
             member.arrived.set()
 
-    def events(self, place: Place) -> list[PushedEvent]:
+    def events(self, place: Place) -> Iterator[PushedEvent]:
         """The events of the version after a place, or the rest of its own. Blocks; any thread may call it.
 
-        Raises: as `VersionAsked.events`.
+        Raises: as `VersionAsked.each`.
         """
+        asked = VersionAsked(self.made, self.form, place, self.table)
+        if self._apart is not None:
+            yield from self._apart.events(asked)
+            return
         with QueryEngine(self._functions) as duck:
-            return self._events(duck, place)
+            yield from asked.each(duck)
 
     def standing(self, version: int) -> Reflected | None:
         """What a version of the table reflects; None where nobody knows. Reads logs; any thread may call it."""
@@ -296,6 +302,7 @@ class Hub:
         self._apart = apart
         self._most = most
         self._backlog = backlog
+        self._replays = Replays()
         self._feeds: dict[tuple[str, str, str], Feed] = {}
         self._read_with: Catalog | None = None
         self._read: dict[tuple[exp.Query, Emit | None, Unnamed], Subscription] = {}
@@ -362,6 +369,7 @@ class Hub:
 
     def close(self) -> None:
         """End all feeds and subscriptions."""
+        self._replays.close()
         for feed in self._feeds.values():
             feed.close()
 
@@ -400,7 +408,7 @@ class Hub:
         left, checked = wish.limit, time.monotonic()
         try:
             tick = _KEEP_ALIVE_SECONDS if wish.max_staleness is None else min(wish.max_staleness, _KEEP_ALIVE_SECONDS)
-            async for event in _followed(feed, member, place, tick):
+            async for event in _followed(feed, self._replays, member, place, tick):
                 if time.monotonic() - checked > _ALLOWED_SECONDS:
                     checked, refused = time.monotonic(), _refused(wish) or await self._stale(wish, feed)
                     if refused is not None:
@@ -481,15 +489,21 @@ def _check(place: Place, feed: Feed) -> None:
             ) from error
 
 
-async def _followed(feed: Feed, member: Member, place: Place, tick: float) -> AsyncIterator[PushedEvent | None]:
+async def _followed(
+    feed: Feed, replays: Replays, member: Member, place: Place, tick: float
+) -> AsyncIterator[PushedEvent | None]:
     """What was there when the subscriber came, then what comes; progress again, or None, when nothing does for
     `tick` seconds."""
     upto = feed.version
     try:
         while place.version < upto or place.sent is not None:
-            for event in await asyncio.to_thread(feed.events, place):
-                place = event.place
-                yield event
+            first = Place(place.version + (place.sent is None), 0, place.snapshot, feed.table)
+            name = (feed, first.version, first.snapshot)
+            async with replays.opened(name, first, partial(feed.events, first)) as replay:
+                while piece := await asyncio.to_thread(replay.piece, place.sent or 0):
+                    for event in piece:
+                        place = event.place
+                        yield event
             place = Place(place.version + (place.sent is None), table=feed.table)
             yield await asyncio.to_thread(feed.progress, place)
         async for arrived in _arriving(feed, member, tick):

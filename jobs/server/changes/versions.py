@@ -8,6 +8,7 @@ version, and ends with that process. A query that only shows columns computes no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ from strandline.state_store.errors import VersionGone
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.server.changes.events import Form, PushedEvent
@@ -56,7 +59,11 @@ class VersionAsked:
             return self.events(duck)
 
     def events(self, duck: QueryEngine) -> list[PushedEvent]:
-        """The events.
+        """The events. Raises as `each`."""
+        return list(self.each(duck))
+
+    def each(self, duck: QueryEngine) -> Iterator[PushedEvent]:
+        """The events, one by one.
 
         Raises:
             ChangesGone: they are not kept any more.
@@ -77,7 +84,7 @@ class VersionAsked:
                 hint="subscribe again without Last-Event-ID and as_of: a snapshot comes first",
             ) from error
         first = Place(version, 0, self.place.snapshot, self.table)
-        return list(events_of(self.made, duck, changes, self.form, first))[self.place.sent or 0 :]
+        return islice(events_of(self.made, duck, changes, self.form, first), self.place.sent or 0, None)
 
 
 class VersionProcess:

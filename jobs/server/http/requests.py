@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -15,14 +16,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from strandline.jobs.model.errors import TypeMismatch, UnknownName
 from strandline.jobs.serve.consistent_snapshot import Pinned
-from strandline.jobs.serve.errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
+from strandline.jobs.serve.errors import Busy, Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from strandline.jobs.serve.lookup import KeyValues, Windows
 from strandline.jobs.session.conversions import assign, convert
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from fastapi import FastAPI
     from starlette.requests import Request
@@ -96,6 +97,8 @@ HEAD_SECONDS: Final = 10.0
 """From the connection, or a request's first byte, to the end of its head: a client on a bad line takes two or three."""
 BODY_SECONDS: Final = 60.0
 """From the head to the end of the body: the longest body in that time is 140 kB a second."""
+BODIES_BYTES: Final = 256 << 20
+"""Of all bodies that have not ended yet, or wait for their turn: thirty of the longest."""
 _HEAD_BYTES: Final = 64 << 10
 """Of a request's head, which is kept in memory: a token, an event's id and a long `where` take a few thousand."""
 
@@ -270,10 +273,12 @@ async def body_of(request: Request) -> bytes:
 
     Raises:
         TooLarge: it is longer than the server takes.
+        Busy: with those of others it is.
         TimeLimit: it does not end in time.
         RequestRefused: the client goes before it ends: nobody has the answer.
     """
-    most = server_of(request).options.body_bytes
+    server = server_of(request)
+    most = server.options.body_bytes
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -281,12 +286,31 @@ async def body_of(request: Request) -> bytes:
                 size += len(part)
                 if size > most:
                     raise TooLarge(f"the body has more than {most:,} bytes", hint="send less at once")
+                _count_body(server, len(part))
                 parts.append(part)
     except ClientDisconnect:
         raise RequestRefused("the client went before the body had ended") from None
     except TimeoutError:
         raise TimeLimit(f"the body did not end within {BODY_SECONDS:g} s", hint="send less at once") from None
+    finally:
+        server.body_bytes -= sum(map(len, parts))
     return b"".join(parts)
+
+
+def _count_body(server: Server, size: int) -> None:
+    if server.body_bytes + size > BODIES_BYTES:
+        raise Busy("the server is being sent as much as it takes at once")
+    server.body_bytes += size
+
+
+@contextmanager
+def in_line(server: Server, size: int) -> Iterator[None]:
+    """Count a body that waits for its turn, for the duration of the block. Raises Busy."""
+    _count_body(server, size)
+    try:
+        yield
+    finally:
+        server.body_bytes -= size
 
 
 def check_json(request: Request) -> None:

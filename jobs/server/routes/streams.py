@@ -12,7 +12,15 @@ from starlette.responses import Response
 
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import to_json
-from strandline.jobs.server.http.requests import body_of, check_json, check_known, json_object, named, server_of
+from strandline.jobs.server.http.requests import (
+    body_of,
+    check_json,
+    check_known,
+    in_line,
+    json_object,
+    named,
+    server_of,
+)
 from strandline.jobs.server.state.inserts import let_go
 
 # The rows of an insert's body, `{"rows": [{…}, …]}`: decoded in pieces, so that whoever waits beside them gets a
@@ -87,12 +95,16 @@ async def insert(request: Request, stream: str) -> Response:
     server = server_of(request)
     source = server.catalogued.source(stream)
     body = await body_of(request)
-    rows = rows_in(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(rows_in, body)
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= _MOST_KEY:
         raise RequestRefused(f"an Idempotency-Key has 1 to {_MOST_KEY} characters")
-    made = await asyncio.to_thread(server.inserts.insert, source, rows, key)
-    if len(body) > SMALL_BYTES:
-        await asyncio.to_thread(let_go, rows)
+    if len(body) <= SMALL_BYTES:
+        made = await asyncio.to_thread(server.inserts.insert, source, rows_in(body), key)
+    else:
+        with in_line(server, len(body)):
+            async with server.large_inserts:
+                rows = await asyncio.to_thread(rows_in, body)
+                made = await asyncio.to_thread(server.inserts.insert, source, rows, key)
+                await asyncio.to_thread(let_go, rows)
     answer = {"inserted": len(made.places), "position": made.position}
     return Response(to_json(answer), media_type="application/json")

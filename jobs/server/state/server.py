@@ -149,6 +149,8 @@ class Cuts(Poller):
 
 T = TypeVar("T")
 
+_LARGE_INSERTS: Final = 2
+"""At once; of the largest each takes half a gigabyte."""
 _LOOK_SECONDS: Final = 1.0
 """Who waits looks that often by himself: on an object store only tables that somebody follows are watched."""
 _LOST_SECONDS: Final = 1.0
@@ -181,6 +183,10 @@ class Server:
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
         self.push_queries: dict[str, asyncio.Event] = {}
         """Of ksqlDB's clients, by id; what is set ends."""
+        self.body_bytes = 0
+        """Of the bodies that are being received."""
+        self.large_inserts = asyncio.Semaphore(_LARGE_INSERTS)
+        """Their rows take fifty times the bytes of their bodies while they are written."""
         self.metrics.registry.register(Standing(self.replicas, self.hub))
         self.metrics.registry.register(PartialViewsCollector(self.partials))
         self._tokens = Tokens(options.tokens) if options.tokens is not None else None

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.catalogued import Catalogued
+from strandline.jobs.server.http import requests
 from strandline.jobs.server.state import inserts as inserts_module
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.state_store.errors import CorruptState
@@ -130,3 +131,13 @@ def insert(root: object, folder: Path) -> str:
 
 if __name__ == "__main__":
     insert(Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def test_bodies_that_have_not_ended_are_bounded_together(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "BODIES_BYTES", 1_000)
+    row = {"rows": [{"id": 1, "town": "x" * 2_000, "n": 1}]}
+    refused = client.post("/v1/streams/visits", json=row)
+    assert (refused.status_code, refused.json()["code"]) == (429, "serve.busy")
+    assert client.post("/v1/query", content=b"{" * 2_000).status_code == 429
+    for _ in range(3):
+        assert client.post("/v1/query", json={"sql": "SELECT town FROM by_town"}).status_code == 200
