@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from strandline.jobs.model.errors import TypeMismatch
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -174,7 +176,13 @@ def array(element: SqlType) -> SqlType:
 
 
 def map_of(key: SqlType, value: SqlType) -> SqlType:
-    """MAP<key, value>."""
+    """MAP<key, value>.
+
+    Raises:
+        TypeMismatch: the key is an ARRAY, a MAP or a STRUCT.
+    """
+    if key.is_nested:
+        raise TypeMismatch(f"the key of a MAP is a plain value, not {key}")
     return SqlType(BaseType.MAP, args=(key, value))
 
 

@@ -79,8 +79,8 @@ def _node(name: str, found: Any, physical: str, number: int | None, mode: str) -
         case "map":
             key = _node("key", found["keyType"], "key", None, mode)
             value = _node("value", found["valueType"], "value", None, mode)
-            whole = key.type is not None and value.type is not None
-            made = t.map_of(key.type, value.type) if whole and key.type and value.type else None
+            plain = key.type is not None and not key.type.is_nested
+            made = t.map_of(key.type, value.type) if plain and key.type and value.type else None
             return Node(name, made, "map", physical, number, (key, value))
         case other:
             return Node(name, None, str(other), physical, number)

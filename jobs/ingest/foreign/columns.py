@@ -83,7 +83,8 @@ def _node(name: str, found: pa.DataType) -> Node:
         return Node(lower, made, "struct", name, inner=inner)
     if pa.types.is_map(found):
         key, value = _node("key", found.key_type), _node("value", found.item_type)
-        made = t.map_of(key.type, value.type) if key.type is not None and value.type is not None else None
+        plain = key.type is not None and not key.type.is_nested
+        made = t.map_of(key.type, value.type) if plain and key.type and value.type else None
         return Node(lower, made, "map", name, inner=(key, value))
     if pa.types.is_list(found) or pa.types.is_large_list(found):
         element = _node("element", found.value_type)

@@ -47,6 +47,7 @@ _NEED_ORDER = ("RANK", "DENSE_RANK", *_SHARES, "NTILE", *_NEIGHBOURS)
 
 
 Order = tuple[tuple[exp.Expression, bool, bool], ...]
+_ARITHMETIC = (exp.Literal, exp.Paren, exp.Add, exp.Sub, exp.Mul)
 _MOST_ROWS = 2**31 - 1
 """The longest way in ROWS: Spark counts them in an INT."""
 
@@ -247,6 +248,9 @@ class AnalyticCalls:
             raise TypeMismatch(f"{name} takes {wanted} argument{'s' if wanted != '1' else ''}, not {len(written)}")
         if name in _RANKINGS:
             return (), t.DOUBLE if name in _SHARES else t.BIGINT
+        if name in (*_NEIGHBOURS, "NTILE", "NTH_VALUE"):
+            at = 0 if name == "NTILE" else 1
+            written = [_computed(each) if place == at else each for place, each in enumerate(written)]
         values = [self._typed(each) for each in written]
         number = values[0] if name == "NTILE" else values[1] if len(values) > 1 else None
         if number is not None and not (is_constant(number.expression) and number.type == t.INT):
@@ -265,6 +269,17 @@ class AnalyticCalls:
         values = [] if written and isinstance(written[0], exp.Star) else [self._typed(each) for each in written]
         bound = self._functions[name].bind(tuple(v.expression for v in values), tuple(v.type for v in values))
         return bound.arguments, bound.type
+
+
+def _computed(number: exp.Expression) -> exp.Expression:
+    """A number that is written as a sum or product of constants; any other expression stays."""
+    if isinstance(number, exp.Binary | exp.Paren) and all(isinstance(each, _ARITHMETIC) for each in number.walk()):
+        from sqlglot.optimizer.simplify import simplify
+
+        found = simplify(number.copy())
+        assert isinstance(found, exp.Expression)
+        return found
+    return number
 
 
 def _filtered(call: exp.Expression) -> exp.Expression:

@@ -191,6 +191,10 @@ BY_WORDS: Final = tuple(
             "OVERLAY with a negative length takes the text from its beginning, as in PostgreSQL",
             r"\boverlay\b.*\bfor\s*-",
         ),
+        (
+            "LPAD and RPAD give NULL for no padding or a negative length, as in ksqlDB",
+            r"\b[lr]pad\s*\([^()]*,\s*(?:''\s*\)|-)",
+        ),
         ("LOG(1, x) is NaN, as in ksqlDB", r"\blog\s*\(\s*1\b"),
         ("AT TIME ZONE takes a column for an instant", r"\b[a-z_]\w*\s+at\s+time\s+zone\b"),
         ("EXTRACT(EPOCH FROM at) is whole seconds", r"\bextract\s*\(\s*epoch\b"),

@@ -51,7 +51,7 @@ CALLS = {
         "LAST_VALUE(name IGNORE NULLS)",
         "FIRST_VALUE(name)",
         "LAST_VALUE(age)",
-        "NTH_VALUE(age, 2)",
+        "NTH_VALUE(age, 1 + 1)",
     ],
     "filtered": ["MEDIAN(10 / age) FILTER (WHERE age > 0)", "STRING_AGG(name, '|') FILTER (WHERE age > 1)"],
 }
