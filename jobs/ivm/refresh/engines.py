@@ -17,6 +17,7 @@ from strandline.jobs.ivm.refresh.late import with_late_rows
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import EngineRefused
+from strandline.jobs.model.kept import kept_with_stage
 from strandline.jobs.model.stage import RecursiveStage
 from strandline.state_store.digest import Digest
 from strandline.state_store.wording import Name, Text, sentence
@@ -140,5 +141,10 @@ def duckdb_refusals(stage: Stage) -> Iterator[None]:
 
 def _maintained(runtime: Runtime[Any], epoch: Epoch, *, anew: bool) -> Done:
     record = with_late_rows(runtime, epoch.stage, epoch.record, epoch.moved)
-    text = maintenance(epoch.stage, runtime.dialect, epoch.moved)
+    text = _text_of(epoch.stage, runtime.dialect, epoch.moved)
     return record, maintain(runtime, epoch.stage, text, record, anew=anew)
+
+
+@kept_with_stage
+def _text_of(stage: Stage, dialect: Dialect, moved: frozenset[str] | None) -> str:
+    return maintenance(stage, dialect, moved)

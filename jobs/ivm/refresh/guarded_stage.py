@@ -24,6 +24,7 @@ from sqlglot import exp
 from strandline.jobs.functions.failing import failing, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, Needed, RowCheck, join_check, row_check, said_of, truth
 from strandline.jobs.model import types as t
+from strandline.jobs.model.kept import kept_with_stage
 from strandline.jobs.model.relation import FAILED_ROW_COLUMNS, ITEM
 from strandline.jobs.model.stage import (
     PART,
@@ -381,13 +382,23 @@ def decide(stage: Stage, policy: ErrorPolicy, letters: str, heads: Heads) -> Sta
     Args:
         letters: the name of the table of its dead letters.
     """
+    if isinstance(stage, LatestStage):
+        return StageDecision(stage)  # it computes nothing that could fail
+    plain, both, always = _decisions(stage, policy, letters)
+    # The dead letters come first: while the stage stands behind them, it is refreshed guarded next time.
+    if both is not None and (always or heads.find(letters) is not None):
+        return both
+    return plain
+
+
+@kept_with_stage
+def _decisions(stage: Stage, policy: ErrorPolicy, letters: str) -> tuple[StageDecision, StageDecision | None, bool]:
+    """The decision while there are no dead letters, that with them where there can be some, and whether the latter is
+    always the one."""
     if policy == "null":
-        return StageDecision(null_instead(stage))
+        return StageDecision(null_instead(stage)), None, False
     found = guarded(stage, letters)
     if found.aside is None:
-        return StageDecision(checked(stage))
+        return StageDecision(checked(stage)), None, False
     both = StageDecision(found.sound, found.aside, stops=policy == "stop")
-    # The dead letters come first: while the stage stands behind them, it is refreshed guarded next time.
-    if found.always or heads.find(letters) is not None:
-        return both
-    return StageDecision(checked(stage), instead=both)
+    return StageDecision(checked(stage), instead=both), both, found.always
