@@ -20,7 +20,7 @@ An input's old version is Delta's `VERSION AS OF`: a join keeps no state of its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -30,8 +30,8 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.upserts import STEP, columns, typed
 from strandline.jobs.model.relation import ITSELF
-from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Stage, body_of, inputs_of
-from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Output, Stage, body_of, inputs_of
+from strandline.jobs.sql.trees import Place, columns_in, conjuncts, replaced
 from strandline.state_store.tablespec import WEIGHT
 
 
@@ -69,12 +69,15 @@ def changes(body: Body, engine: Engine, changed: Collection[str] | None, *, itse
         itself: the relation that stands for a recursion's own rows.
     """
     selects: list[str] = []
+    step = 0
     for core in body:
-        if changed is None:
-            selects.append(_select(core, Term(_all(core, "new"), "1"), len(selects), engine))
-            continue
-        for term in terms(core, changed, engine):
-            selects.append(_select(core, replace(term, itself=itself), len(selects), engine))
+        all_new = [Term(_all(core, "new"), "1")]
+        found = all_new if changed is None else [replace(each, itself=itself) for each in terms(core, changed, engine)]
+        if len(found) == 1:
+            selects.append(_select(core, found[0], step, engine))
+        elif found:
+            selects.append(_of_terms(core, found, step, engine))
+        step += len(found)
     if not selects:
         # Only frozen inputs moved: nothing changes, and the text must still say which columns there are.
         none = _select(body[0], Term(_all(body[0], "new"), "1", itself=itself), 0, engine)
@@ -132,10 +135,56 @@ def _is_linear(core: Core, place: int) -> bool:
 def _select(core: Core, term: Term, step: int | None, engine: Engine) -> str:
     parts = [typed(column, engine) for column in core.columns]
     if step is not None:
-        parts += [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
-    source = from_text(FromClause(core, term.sides, term.touched_by, term.itself), engine)
+        parts += _mark(term, step)
+    source = from_text(_source(core, term), engine) + _expand_text(core, engine)
     # `SELECT RANK() OVER ()` reads no column of its one row.
     return f"  SELECT\n    {columns(parts or ['1 AS __one'])}\n  {source}{where_text(core.where, engine)}"
+
+
+def _of_terms(core: Core, found: Sequence[Term], first: int, engine: Engine) -> str:
+    """One SELECT over the joined rows of several terms, which give the columns that it reads.
+
+    An engine binds each expression as often as it stands in a text, so those of a join stand there once.
+    """
+    joined = over_terms(core)
+    selects = []
+    for step, term in enumerate(found, first):
+        parts = [f"{engine.name(alias)}.{engine.name(name)} AS {engine.name(at)}" for (alias, name), at in _read(core)]
+        source = from_text(_source(core, term), engine)
+        selects.append(f"    SELECT {', '.join([*parts, *_mark(term, step)])}\n  {source}")
+    rows = "\n    UNION ALL\n".join(selects)
+    made = columns([*(typed(each, engine) for each in joined.columns), WEIGHT, STEP])
+    clauses = _expand_text(joined, engine) + where_text(joined.where, engine)
+    return f"  SELECT\n    {made}\n  FROM (\n{rows}\n  ) AS __terms{clauses}"
+
+
+def over_terms(core: Core) -> Core:
+    """The core over the joined rows of its terms, whose columns have plain names."""
+    names = {place: exp.column(at, quoted=True) for place, at in _read(core)}
+
+    def over(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+        return tuple(replace(each, expression=replaced(each.expression, names)) for each in outputs)
+
+    where = replaced(core.where, names) if core.where is not None else None
+    return replace(core, columns=over(core.columns), expand=over(core.expand), where=where)
+
+
+def _read(core: Core) -> list[tuple[Place, str]]:
+    """The columns of a core's inputs that stand in what it computes, with their names among those of joined rows."""
+    trees = [each.expression for each in (*core.columns, *core.expand)]
+    trees += [core.where] if core.where is not None else []
+    number = {each.alias: place for place, each in enumerate(core.inputs)}
+    read = dict.fromkeys((each.table, each.name) for tree in trees for each in columns_in(tree) if each.table)
+    # By the input's number: aliases may have dots in them.
+    return [((alias, name), f"{number[alias]}.{name}") for alias, name in read]
+
+
+def _mark(term: Term, step: int) -> list[str]:
+    return [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
+
+
+def _source(core: Core, term: Term) -> FromClause:
+    return FromClause(core, term.sides, term.touched_by, term.itself)
 
 
 # The FROM clause of a core: relations joined from left to right, each read from one side of the epoch.
@@ -187,7 +236,7 @@ class _Restriction:
 
 
 def from_text(source: FromClause, engine: Engine) -> str:
-    """The FROM clause, with the text that repeats rows for `expand`."""
+    """The FROM clause, without what repeats rows for `expand`."""
     restriction = _restriction(source, engine)
     inputs = source.core.inputs
     lines = [] if inputs and inputs[0].joins_nothing else [_NOTHING]
@@ -204,10 +253,14 @@ def from_text(source: FromClause, engine: Engine) -> str:
         on = _condition(source.core, each, engine)
         word = "CROSS JOIN" if on is None and each.join == "inner" else JOIN_WORDS[each.join]
         lines.append(f"{word} {relation} AS {alias}" + (f" ON {on}" if word != "CROSS JOIN" else ""))
-    if source.core.expand:
-        arrays = [(output.name, lower(output.expression, engine.dialect)) for output in source.core.expand]
-        lines.append(engine.expand(arrays))
     return "\n  ".join(lines)
+
+
+def _expand_text(core: Core, engine: Engine) -> str:
+    """What stands after the FROM clause and repeats rows for `expand`, or nothing."""
+    if not core.expand:
+        return ""
+    return "\n  " + engine.expand([(each.name, lower(each.expression, engine.dialect)) for each in core.expand])
 
 
 def where_text(condition: exp.Expression | None, engine: Engine) -> str:

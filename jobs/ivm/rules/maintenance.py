@@ -11,7 +11,7 @@ from strandline.jobs.engines.engine import DUPLICATE_KEY, NEGATIVE_WEIGHT, Diale
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_name
 from strandline.jobs.ivm.rules.analytic import analytic_rule
-from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, relations
+from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, over_terms, relations
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.recursive import recursive_rule
 from strandline.jobs.ivm.rules.session import session_rule
@@ -289,8 +289,8 @@ def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
     if isinstance(stage, LatestStage):
         return
     for core in body_of(stage):
-        for condition in _conditions(core) if _is_read(core, text, engine) else ():
-            if lower(condition, engine.dialect) not in text:
+        for condition, *forms in _conditions(core) if _is_read(core, text, engine) else ():
+            if not any(lower(form, engine.dialect) in text for form in (condition, *forms)):
                 raise ConditionLost.of(view, sql_of(condition))
     if isinstance(stage, AnalyticStage) and stage.keep is not None and lower(stage.keep, engine.dialect) not in text:
         raise ConditionLost.of(view, f"QUALIFY {sql_of(stage.keep)}")
@@ -300,10 +300,13 @@ def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
             raise ConditionLost.of(view, f"{call.function} … FILTER (WHERE {sql_of(call.filter)})")
 
 
-def _conditions(core: Core) -> Iterator[exp.Expression]:
-    yield from (each.on for each in core.inputs if each.on is not None)
+def _conditions(core: Core) -> Iterator[tuple[exp.Expression, ...]]:
+    """Each condition of a core, in the forms that a text may have it in."""
+    yield from ((each.on,) for each in core.inputs if each.on is not None)
     if core.where is not None:
-        yield core.where
+        over = over_terms(core).where
+        assert over is not None
+        yield core.where, over
 
 
 def _is_read(core: Core, text: str, engine: Engine) -> bool:
