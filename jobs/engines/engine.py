@@ -47,6 +47,10 @@ class Engine(Arrays):
         """A struct of named values."""
 
     @abstractmethod
+    def row(self, alias: str) -> str:
+        """A struct of all columns of a relation of the FROM clause."""
+
+    @abstractmethod
     def newest(self, value: str, order: str) -> str:
         """Aggregate: the value of the row with the greatest order."""
 
@@ -119,6 +123,9 @@ class Spark(SparkArrays, Engine):
     def struct(self, fields: Iterable[tuple[str, str]]) -> str:
         return f"struct({', '.join(f'{sql} AS {self.name(name)}' for name, sql in fields)})"
 
+    def row(self, alias: str) -> str:
+        return f"struct({alias}.*)"
+
     def newest(self, value: str, order: str) -> str:
         return f"max_by({value}, {order})"
 
@@ -180,6 +187,9 @@ class DuckDb(DuckDbArrays, Engine):
 
     def struct(self, fields: Iterable[tuple[str, str]]) -> str:
         return f"struct_pack({', '.join(f'{self.name(name)} := {sql}' for name, sql in fields)})"
+
+    def row(self, alias: str) -> str:
+        return alias
 
     def newest(self, value: str, order: str) -> str:
         return f"arg_max({value}, {order})"

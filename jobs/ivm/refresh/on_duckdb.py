@@ -19,7 +19,7 @@ from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.lookups import SELF, plan_lookups
 from strandline.jobs.ivm.rules.stored import consolidated, spec_of
 from strandline.jobs.ivm.rules.upserts import without_null_keys
-from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.model.stage_columns import Columns, spec_of_input
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.duckdb.rows import Keys
 from strandline.state_store.duckdb.table import DuckDBTable
@@ -27,6 +27,8 @@ from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import duckdb
 
     from strandline.jobs.ivm.refresh.context import RunContext
@@ -52,7 +54,6 @@ class DuckDbRuntime(Runtime[str]):
         self._head = epoch.head
         self._moved = epoch.moved
         self._changed = epoch.changed
-        self._sides: dict[str, str] = {}
         self._asked: dict[str, list[Keys]] = {}
         self._found: dict[str, PlacedRows] = {}
         self._spans = {span.relation.name: span for span in epoch.spans}
@@ -76,12 +77,29 @@ class DuckDbRuntime(Runtime[str]):
         return text
 
     def _over_inputs(self, text: str) -> str:
-        """The text over the relations of the inputs that it names."""
-        for name, side, each in relations(self._stage, text, self._engine):
-            if name not in self._sides:
-                self._sides[name] = self._side(side, each)
-            text = self._reading(text, name, self._sides[name])
+        """The text over the relations of the inputs that it names, of which it is given the columns that it names."""
+        whole = text
+        for name, side, each in relations(self._stage, whole, self._engine):
+            asked = self._asked.get(f"{side}_{each.alias}", ())
+            keys = {column.rpartition(".")[2] for key in asked for column in key.columns}
+            read = replace(each, relation=self._read(each.relation, whole, keys))
+            text = self._reading(text, name, self._side(side, read))
         return text
+
+    def _read(self, relation: Relation, text: str, keys: Collection[str]) -> Relation:
+        """The relation with its key, these keys, and the columns whose names stand in a text: what that does not name it
+        cannot read. DuckDB binds every column that it is given, and takes what is in `__state` apart for it."""
+        said = text.lower()
+
+        def named(columns: Columns) -> Columns:
+            wanted = {*relation.key, *keys}
+            return tuple(
+                each for each in columns if each[0] in wanted or self._engine.name(each[0])[1:-1].lower() in said
+            )
+
+        made = replace(relation, columns=named(relation.columns), hidden=named(relation.hidden))
+        # A row has a column at least.
+        return made if made.columns or made.hidden else replace(made, columns=relation.columns[:1])
 
     def _look_up(self, text: str) -> None:
         """Find out by which keys the rule makes use of the large relations that it names."""
@@ -104,8 +122,6 @@ class DuckDbRuntime(Runtime[str]):
             self._connection.register(f"__keys{number}", values)
             if lookup.relation in large:
                 self._asked.setdefault(lookup.relation, []).append(Keys(lookup.columns, values))
-                # It was read by fewer keys, if at all.
-                self._sides.pop(self._engine.name(lookup.relation), None)
 
     def keep(self, name: str, settled: str) -> None:
         # A table, since the views that the text reads are about to be made anew.
@@ -160,8 +176,11 @@ class DuckDbRuntime(Runtime[str]):
             return self._flat(rows.text, each.relation)
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
-            return f"SELECT * EXCLUDE ({VERSION}) FROM ({changes})"
+            return changes
         return consolidated(each.relation, f"({changes}) AS __raw", self._engine)
 
     def _flat(self, rows: str, relation: Relation, *more: str) -> str:
+        """The rows with what they have in `__state` as plain columns."""
+        if not relation.hidden:
+            return rows
         return f"SELECT {', '.join([*listed(relation, self._engine), *more])} FROM ({rows})"

@@ -81,7 +81,7 @@ def _before_results(
     """The relations up to `__m`."""
     groups = [engine.name(group.name) for group in stage.group]
     lost = _lost_by(again)
-    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, lost, engine), old_row(stage, engine)]
+    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, lost, engine), old_row()]
     added = [call for call in stage.aggregates if function_of(call).kept]
     return [
         *ctes(stage, engine, changed),

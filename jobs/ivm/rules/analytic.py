@@ -28,6 +28,7 @@ from strandline.jobs.ivm.rules.delta_join import ctes, where_text
 from strandline.jobs.ivm.rules.upserts import (
     columns,
     marked,
+    marked_stored,
     only_touched,
     render,
     settled,
@@ -69,7 +70,7 @@ def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str]
     texts += [
         f"__c AS (\n  SELECT{hint}\n    {columns(['__b.*', *calls])}\n  FROM __b{joins}{new}\n)",
         marked("__n", _to_be_stored(stage, names, engine)),
-        marked("__o", f"SELECT{hint} __s.* FROM self_old AS __s{old}"),
+        marked_stored(f"SELECT{hint} __s.* FROM self_old AS __s{old}", engine),
     ]
     return f"WITH {', '.join(texts)}\n{settled(stage, engine)}"
 

@@ -15,7 +15,17 @@ from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, 
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.recursive import recursive_rule
 from strandline.jobs.ivm.rules.session import session_rule
-from strandline.jobs.ivm.rules.upserts import PRESENT, STEP, before, columns, old_row, same_key, state_column, typed
+from strandline.jobs.ivm.rules.upserts import (
+    PRESENT,
+    STEP,
+    before,
+    columns,
+    old_row,
+    same_key,
+    state_column,
+    stored,
+    typed,
+)
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.model.relation import COPY, EVENT_ORDER, PLACE, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.stage import (
@@ -106,7 +116,7 @@ def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None)
     ]
     return f"""WITH {", ".join(texts)}
 SELECT
-    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row(stage, engine)])}
+    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row()])}
   FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
   WHERE __d.{EXISTS} OR __o.{PRESENT}"""
 
@@ -162,7 +172,7 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
   {newest}
 ), {before(stage, engine)}{counted}
 SELECT
-    {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row(stage, engine)])}
+    {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row()])}
   FROM __d LEFT JOIN __o ON {same_key(stage, engine)}{moved}
   WHERE {kept}"""
 
@@ -214,7 +224,7 @@ def bag_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None
     {columns([*(typed(output, engine) for output in stage.outputs), *(name for _, name in place), ROW_HASH])}
   FROM delta WHERE NOT {TOMBSTONE}
 ), __o AS (
-  SELECT /*+ BROADCAST(__gone) */ __s.*, {copy_of} AS __of, {hash_of} AS __hash, TRUE AS {PRESENT}
+  SELECT /*+ BROADCAST(__gone) */ {stored("__s", engine)}, {copy_of} AS __of, {hash_of} AS __hash
   FROM self_old AS __s SEMI JOIN __gone ON {hash_of} = __gone.__hash
 ), __all AS (
   SELECT __of, __hash FROM __o UNION ALL SELECT _offset AS __of, {ROW_HASH} AS __hash FROM __e
@@ -223,17 +233,17 @@ def bag_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None
   FROM __all LEFT JOIN __gone ON __all.__hash = __gone.__hash
 )
 SELECT
-    {columns([*inserted, f"TRUE AS {EXISTS}", old_row(stage, engine)])}
+    {columns([*inserted, f"TRUE AS {EXISTS}", old_row()])}
   FROM __e JOIN __left ON __e._offset = __left.__of LEFT JOIN __o ON FALSE
   WHERE __left.__stays
 UNION ALL
 SELECT
-    {columns([*deleted, f"FALSE AS {EXISTS}", old_row(stage, engine)])}
+    {columns([*deleted, f"FALSE AS {EXISTS}", old_row()])}
   FROM __o JOIN __left ON __o.__of = __left.__of
   WHERE NOT __left.__stays
 UNION ALL
 SELECT
-    {columns([*deleted, f"FALSE AS {EXISTS}", old_row(stage, engine)])}
+    {columns([*deleted, f"FALSE AS {EXISTS}", old_row()])}
   FROM __gone
     LEFT JOIN (SELECT __hash AS __one, COUNT(*) AS __there FROM __all GROUP BY __hash) AS __counted ON __hash = __one
     LEFT JOIN __o ON FALSE

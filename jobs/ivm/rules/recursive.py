@@ -24,7 +24,7 @@ from typing import Final
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.engines.recursion import all_rounds, rounds
 from strandline.jobs.ivm.rules.delta_join import all_rows, changes
-from strandline.jobs.ivm.rules.upserts import marked, settled, state_column, typed
+from strandline.jobs.ivm.rules.upserts import marked, marked_stored, settled, state_column, typed
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import COPY_NUMBER, Core, RecursiveStage, body_of
 from strandline.jobs.sql.trees import columns_in
@@ -73,7 +73,7 @@ def recursive_rule(stage: RecursiveStage, engine: Engine, changed: Collection[st
     itself = rounds(names, seed, steps, engine, distinct=stage.distinct, levels=stage.levels)
     rows = all_rounds(names, engine, levels=stage.levels)
     return f"""WITH RECURSIVE {itself}, {marked("__n", _to_be_stored(stage, names, rows, engine))}, \
-{marked("__o", "SELECT * FROM self_old")}
+{marked_stored("SELECT * FROM self_old", engine)}
 {settled(stage, engine)}"""
 
 
@@ -89,7 +89,8 @@ def _added(
     itself = rounds(names, begin, steps, engine, distinct=True, levels=None)
     # What is stored is left out at both ends, and not in between: a round would read all of it.
     rows = _to_be_stored(stage, names, f"{all_rounds(names, engine, levels=None)} EXCEPT {stored}", engine)
-    return f"""WITH RECURSIVE {itself}, {marked("__n", rows)}, {marked("__o", f"SELECT * FROM {SELF} WHERE FALSE")}
+    none = marked_stored(f"SELECT * FROM {SELF} WHERE FALSE", engine)
+    return f"""WITH RECURSIVE {itself}, {marked("__n", rows)}, {none}
 {settled(stage, engine)}"""
 
 

@@ -29,7 +29,16 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.ivm.rules.aggregate import chosen, evaluated, folded, shown
 from strandline.jobs.ivm.rules.delta_join import ctes
 from strandline.jobs.ivm.rules.stored import ROWS
-from strandline.jobs.ivm.rules.upserts import columns, marked, only_touched, render, settled, state_column, typed
+from strandline.jobs.ivm.rules.upserts import (
+    columns,
+    marked,
+    marked_stored,
+    only_touched,
+    render,
+    settled,
+    state_column,
+    typed,
+)
 from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
 from strandline.jobs.model.stage import AggregateStage, SessionWindow
 from strandline.jobs.model.stage_columns import hidden_columns, key_path
@@ -59,7 +68,7 @@ def session_rule(stage: AggregateStage, engine: Engine, changed: Collection[str]
         *_sessions(groups, stage.session, hint, new),
         _folded(stage, groups, engine),
         marked("__n", _to_be_stored(stage, engine)),
-        marked("__o", f"SELECT{hint} __s.* FROM self_old AS __s{old}"),
+        marked_stored(f"SELECT{hint} __s.* FROM self_old AS __s{old}", engine),
     ]
     return f"WITH {', '.join(texts)}\n{settled(stage, engine)}"
 

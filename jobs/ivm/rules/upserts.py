@@ -24,9 +24,10 @@ from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.stored import state_type, stored_columns
 from strandline.jobs.model.stage import Output, Stage
 from strandline.jobs.model.stage_columns import key_names, key_path
-from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE
+from strandline.state_store.tablespec import EXISTS, OLD, STATE
 
 PRESENT = "__present"
+_ROW = "__row"
 STEP = "__step"
 _SAME = "IS NOT DISTINCT FROM"
 
@@ -53,11 +54,16 @@ def before(stage: Stage, engine: Engine) -> str:
     past the others. The hint says which side that is; for DuckDB it is a comment.
     """
     if not key_names(stage):
-        return f"__o AS (SELECT *, TRUE AS {PRESENT} FROM self_old)"
+        return f"__o AS (SELECT {stored('__s', engine)} FROM self_old AS __s)"
     return f"""__o AS (
-  SELECT /*+ BROADCAST(__d) */ __s.*, TRUE AS {PRESENT}
+  SELECT /*+ BROADCAST(__d) */ {stored("__s", engine)}
   FROM self_old AS __s SEMI JOIN __d ON {same_key(stage, engine, stored_as="__s")}
 )"""
+
+
+def stored(alias: str, engine: Engine) -> str:
+    """The columns of stored rows, each row as a struct, and the mark that it is there."""
+    return f"{alias}.*, {engine.row(alias)} AS {_ROW}, TRUE AS {PRESENT}"
 
 
 def same_key(stage: Stage, engine: Engine, stored_as: str = "__o") -> str:
@@ -76,11 +82,9 @@ def without_null_keys(stage: Stage, text: str, engine: Engine) -> str:
     return text.replace(f"SEMI JOIN __d ON {same}", f"SEMI JOIN __d ON {same.replace(_SAME, '=')}")
 
 
-def old_row(stage: Stage, engine: Engine) -> str:
+def old_row() -> str:
     """The column `__old`: the stored row with its place, by which the commit finds it."""
-    names = [*(name for name, _ in stored_columns(stage)), FILE, POSITION]
-    row = engine.struct([(name, f"__o.{engine.name(name)}") for name in names])
-    return f"CASE WHEN __o.{PRESENT} THEN {row} END AS {OLD}"
+    return f"CASE WHEN __o.{PRESENT} THEN __o.{_ROW} END AS {OLD}"
 
 
 def state_column(stage: Stage, fields: Sequence[tuple[str, str]], engine: Engine) -> list[str]:
@@ -114,14 +118,19 @@ def difference(stage: Stage, fresh: str, engine: Engine, part: str | None = None
         part: the condition that the rows in `fresh` meet, when they are not all: stored rows that do not meet it are
             left alone. It must not tell apart two rows of one key.
     """
-    stored = "SELECT * FROM self_old" if part is None else f"SELECT * FROM self_old WHERE {part}"
-    return f"""WITH {marked("__n", f"SELECT * FROM {fresh} AS __f")}, {marked("__o", stored)}
+    before = f"SELECT * FROM self_old AS __s{f' WHERE {part}' if part is not None else ''}"
+    return f"""WITH {marked("__n", f"SELECT * FROM {fresh} AS __f")}, {marked_stored(before, engine)}
 {settled(stage, engine)}"""
 
 
 def marked(name: str, rows: str) -> str:
     """The relation `name`: rows with a mark, so that a missing row can be told from one of NULLs."""
     return f"{name} AS (\n  SELECT *, TRUE AS {PRESENT} FROM (\n  {rows}\n  ) AS __rows_of{name}\n)"
+
+
+def marked_stored(rows: str, engine: Engine) -> str:
+    """The relation `__o`: stored rows with a mark, and each as a struct."""
+    return f"__o AS (\n  SELECT {stored('__rows_of__o', engine)} FROM (\n  {rows}\n  ) AS __rows_of__o\n)"
 
 
 def only_touched(alias: str, names: Sequence[str], values: Sequence[str] | None = None) -> str:
@@ -142,10 +151,9 @@ def settled(stage: Stage, engine: Engine) -> str:
 
     Both hold the stored columns; `__o` has all stored rows that `__n` may replace, and those to delete.
     """
-    stored = stored_columns(stage)
-    parts = [_column(stage, name, engine) for name, _ in stored]
+    parts = [_column(stage, name, engine) for name, _ in stored_columns(stage)]
     parts.append(f"COALESCE(__n.{PRESENT}, FALSE) AS {EXISTS}")
-    parts.append(old_row(stage, engine))
+    parts.append(old_row())
     return f"""SELECT
     {columns(parts)}
   FROM __n FULL JOIN __o ON {_same_key(stage, engine)}{_where_differs(stage, engine)}"""
@@ -167,9 +175,9 @@ def _same_key(stage: Stage, engine: Engine) -> str:
 
 def _where_differs(stage: Stage, engine: Engine) -> str:
     """The WHERE clause that leaves out unchanged rows; none where they hold a MAP: the store finds those by itself."""
-    stored = stored_columns(stage)
-    if any(has_map(sql_type) for _, sql_type in stored):
+    columns = stored_columns(stage)
+    if any(has_map(sql_type) for _, sql_type in columns):
         return ""
-    names = [engine.name(name) for name, _ in stored]
+    names = [engine.name(name) for name, _ in columns]
     differs = [f"__n.{name} IS DISTINCT FROM __o.{name}" for name in names]
     return f"\n  WHERE {' OR '.join([f'__n.{PRESENT} IS NULL', f'__o.{PRESENT} IS NULL', *differs])}"
