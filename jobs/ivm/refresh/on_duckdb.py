@@ -87,8 +87,10 @@ class DuckDbRuntime(Runtime[str]):
         return text
 
     def _read(self, relation: Relation, text: str, keys: Collection[str]) -> Relation:
-        """The relation with its key, these keys, and the columns whose names stand in a text: what that does not name it
-        cannot read. DuckDB binds every column that it is given, and takes what is in `__state` apart for it."""
+        """The relation with its key, these keys, and the columns whose names stand in a text: it can read no other.
+
+        DuckDB binds every column that it is given, and takes what is in `__state` apart for it.
+        """
         said = text.lower()
 
         def named(columns: Columns) -> Columns:

@@ -32,6 +32,7 @@ from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChang
 from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
+from strandline.jobs.ivm.rules.named_once import named_once
 from strandline.jobs.ivm.rules.stored import ROWS, reads_values
 from strandline.jobs.ivm.rules.upserts import before, columns, old_row, render, same_key, state_column, typed, value_of
 from strandline.jobs.model.relation import EVENT_ORDER
@@ -65,10 +66,12 @@ def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[st
   FROM __x
 )""",
     ]
+    named = named_once([each.expression for each in stage.outputs])
+    outputs = tuple(replace(each, expression=tree) for each, tree in zip(stage.outputs, named.trees, strict=True))
     return f"""WITH {", ".join(texts)}
 SELECT
-    {columns(_settled(stage, engine))}
-  FROM __r
+    {columns(_settled(replace(stage, outputs=outputs), engine))}
+  FROM {named.rows("__r", engine)}
   WHERE {EXISTS} OR {OLD} IS NOT NULL"""
 
 

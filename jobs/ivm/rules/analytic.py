@@ -18,6 +18,7 @@ A change of one row costs its partition; without PARTITION BY that is all rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -25,6 +26,7 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import ctes, where_text
+from strandline.jobs.ivm.rules.named_once import NamedOnce, named_once
 from strandline.jobs.ivm.rules.upserts import (
     columns,
     marked,
@@ -78,8 +80,19 @@ def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str]
 def _to_be_stored(stage: AnalyticStage, names: Sequence[str], engine: Engine) -> str:
     partition = {each.name: name for each, name in zip(stage.partition, names, strict=True)}
     hidden = [(name, engine.name(name) if name in stage.key else partition[name]) for name, _ in hidden_columns(stage)]
-    parts = [*(typed(output, engine) for output in stage.outputs), *state_column(stage, hidden, engine)]
-    return f"SELECT\n    {columns(parts)}\n  FROM __c{where_text(stage.keep, engine)}"
+    named, keep = shown(stage)
+    outputs = [
+        typed(replace(each, expression=tree), engine) for each, tree in zip(stage.outputs, named.trees, strict=False)
+    ]
+    parts = columns([*outputs, *state_column(stage, hidden, engine)])
+    return f"SELECT\n    {parts}\n  FROM {named.rows('__c', engine)}{where_text(keep, engine)}"
+
+
+def shown(stage: AnalyticStage) -> tuple[NamedOnce, exp.Expression | None]:
+    """The outputs of a stage over windows, and the condition of the rows that stay."""
+    keep = [stage.keep] if stage.keep is not None else []
+    named = named_once([*(each.expression for each in stage.outputs), *keep])
+    return named, named.trees[-1] if keep else None
 
 
 # The text of a function OVER a window, such that both engines agree and chance breaks no ties.

@@ -28,10 +28,11 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
+from strandline.jobs.ivm.rules.named_once import NamedOnce, named_once
 from strandline.jobs.ivm.rules.upserts import STEP, columns, typed
-from strandline.jobs.model.relation import ITSELF
+from strandline.jobs.model.relation import ITEM, ITSELF
 from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Output, Stage, body_of, inputs_of
-from strandline.jobs.sql.trees import Place, columns_in, conjuncts, replaced
+from strandline.jobs.sql.trees import Place, columns_in, conjuncts
 from strandline.state_store.tablespec import WEIGHT
 
 
@@ -73,21 +74,19 @@ def changes(body: Body, engine: Engine, changed: Collection[str] | None, *, itse
     for core in body:
         all_new = [Term(_all(core, "new"), "1")]
         found = all_new if changed is None else [replace(each, itself=itself) for each in terms(core, changed, engine)]
-        if len(found) == 1:
-            selects.append(_select(core, found[0], step, engine))
-        elif found:
-            selects.append(_of_terms(core, found, step, engine))
+        if found:
+            selects.append(_select(core, found, step, engine))
         step += len(found)
     if not selects:
         # Only frozen inputs moved: nothing changes, and the text must still say which columns there are.
-        none = _select(body[0], Term(_all(body[0], "new"), "1", itself=itself), 0, engine)
+        none = _select(body[0], [Term(_all(body[0], "new"), "1", itself=itself)], 0, engine)
         return f"  SELECT * FROM (\n{none}\n  ) AS __none WHERE FALSE"
     return "\n  UNION ALL\n".join(selects)
 
 
 def all_rows(body: Body, engine: Engine, side: Literal["new", "old"] = "new") -> str:
     """All rows of a body: its columns."""
-    selects = [_select(core, Term(_all(core, side), ""), None, engine) for core in body]
+    selects = [_select(core, [Term(_all(core, side), "")], None, engine) for core in body]
     return "\n  UNION ALL\n".join(selects)
 
 
@@ -132,55 +131,83 @@ def _is_linear(core: Core, place: int) -> bool:
     return core.inputs[place].join in ("inner", "right") and not later_pads
 
 
-def _select(core: Core, term: Term, step: int | None, engine: Engine) -> str:
-    parts = [typed(column, engine) for column in core.columns]
-    if step is not None:
-        parts += _mark(term, step)
-    source = from_text(_source(core, term), engine) + _expand_text(core, engine)
+def _select(core: Core, found: Sequence[Term], step: int | None, engine: Engine) -> str:
+    """The rows of one or several terms, with their columns computed.
+
+    An engine binds each expression as often as it stands in a text. So the terms of a join give the columns of its
+    inputs that it reads, and its own expressions stand once above them.
+
+    Args:
+        step: the number of the first term; None: these are all rows, not changes.
+    """
+    joined = join_of(core)
+    if len(found) > 1 or joined.named.layers:
+        return _of_terms(joined, found, step, engine)
+    parts = [typed(column, engine) for column in core.columns] + _mark(found[0], step)
+    source = from_text(_source(core, found[0]), engine) + _expand_text(core, engine)
     # `SELECT RANK() OVER ()` reads no column of its one row.
     return f"  SELECT\n    {columns(parts or ['1 AS __one'])}\n  {source}{where_text(core.where, engine)}"
 
 
-def _of_terms(core: Core, found: Sequence[Term], first: int, engine: Engine) -> str:
-    """One SELECT over the joined rows of several terms, which give the columns that it reads.
-
-    An engine binds each expression as often as it stands in a text, so those of a join stand there once.
-    """
-    joined = over_terms(core)
+def _of_terms(joined: Joined, found: Sequence[Term], first: int | None, engine: Engine) -> str:
     selects = []
-    for step, term in enumerate(found, first):
-        parts = [f"{engine.name(alias)}.{engine.name(name)} AS {engine.name(at)}" for (alias, name), at in _read(core)]
-        source = from_text(_source(core, term), engine)
-        selects.append(f"    SELECT {', '.join([*parts, *_mark(term, step)])}\n  {source}")
+    for at, term in enumerate(found):
+        parts = [
+            f"{engine.name(alias)}.{engine.name(name)} AS {engine.name(column)}"
+            for (alias, name), column in joined.read.items()
+        ]
+        parts += _mark(term, None if first is None else first + at)
+        source = from_text(_source(joined.core, term), engine)
+        selects.append(f"    SELECT {', '.join(parts or ['1 AS __one'])}\n  {source}")
     rows = "\n    UNION ALL\n".join(selects)
-    made = columns([*(typed(each, engine) for each in joined.columns), WEIGHT, STEP])
-    clauses = _expand_text(joined, engine) + where_text(joined.where, engine)
-    return f"  SELECT\n    {made}\n  FROM (\n{rows}\n  ) AS __terms{clauses}"
+    above = joined.above
+    made = [typed(each, engine) for each in above.columns] + ([] if first is None else [WEIGHT, STEP])
+    clauses = _expand_text(above, engine) + where_text(above.where, engine)
+    source = joined.named.rows(f"(\n{rows}\n  ) AS __terms", engine)
+    return f"  SELECT\n    {columns(made or ['1 AS __one'])}\n  FROM {source}{clauses}"
 
 
-def over_terms(core: Core) -> Core:
-    """The core over the joined rows of its terms, whose columns have plain names."""
-    names = {place: exp.column(at, quoted=True) for place, at in _read(core)}
+@dataclass(frozen=True)
+class Joined:
+    """A core in two: its joined rows, and what is computed of them.
 
-    def over(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-        return tuple(replace(each, expression=replaced(each.expression, names)) for each in outputs)
+    Attributes:
+        read: {(alias, name): the column of the joined rows} of the inputs' columns that it reads.
+        named: what is computed of the joined rows first.
+        above: the core over these.
+    """
 
-    where = replaced(core.where, names) if core.where is not None else None
-    return replace(core, columns=over(core.columns), expand=over(core.expand), where=where)
+    core: Core
+    read: Mapping[Place, str]
+    named: NamedOnce
+    above: Core
 
 
-def _read(core: Core) -> list[tuple[Place, str]]:
-    """The columns of a core's inputs that stand in what it computes, with their names among those of joined rows."""
+def join_of(core: Core) -> Joined:
+    """Cut a core in two."""
     trees = [each.expression for each in (*core.columns, *core.expand)]
     trees += [core.where] if core.where is not None else []
     number = {each.alias: place for place, each in enumerate(core.inputs)}
-    read = dict.fromkeys((each.table, each.name) for tree in trees for each in columns_in(tree) if each.table)
     # By the input's number: aliases may have dots in them.
-    return [((alias, name), f"{number[alias]}.{name}") for alias, name in read]
+    read = {
+        (each.table, each.name): f"{number[each.table]}.{each.name}"
+        for tree in trees
+        for each in columns_in(tree)
+        if each.table
+    }
+    named = named_once(trees, frozenset((ITEM, *(each.name for each in core.expand))))
+    named = named.over({place: exp.column(name, quoted=True) for place, name in read.items()})
+    made = iter(named.trees)
+
+    def over(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+        return tuple(replace(each, expression=next(made)) for each in outputs)
+
+    above = replace(core, columns=over(core.columns), expand=over(core.expand))
+    return Joined(core, read, named, replace(above, where=next(made, None)))
 
 
-def _mark(term: Term, step: int) -> list[str]:
-    return [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
+def _mark(term: Term, step: int | None) -> list[str]:
+    return [] if step is None else [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
 
 
 def _source(core: Core, term: Term) -> FromClause:

@@ -10,8 +10,8 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import DUPLICATE_KEY, NEGATIVE_WEIGHT, Dialect, Engine, engine_of
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_name
-from strandline.jobs.ivm.rules.analytic import analytic_rule
-from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, over_terms, relations
+from strandline.jobs.ivm.rules.analytic import analytic_rule, shown
+from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, join_of, relations
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.recursive import recursive_rule
 from strandline.jobs.ivm.rules.session import session_rule
@@ -302,8 +302,10 @@ def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
         for condition, *forms in _conditions(core) if _is_read(core, text, engine) else ():
             if not any(lower(form, engine.dialect) in text for form in (condition, *forms)):
                 raise ConditionLost.of(view, sql_of(condition))
-    if isinstance(stage, AnalyticStage) and stage.keep is not None and lower(stage.keep, engine.dialect) not in text:
-        raise ConditionLost.of(view, f"QUALIFY {sql_of(stage.keep)}")
+    if isinstance(stage, AnalyticStage) and stage.keep is not None:
+        _, keep = shown(stage)
+        if keep is None or lower(keep, engine.dialect) not in text:
+            raise ConditionLost.of(view, f"QUALIFY {sql_of(stage.keep)}")
     for call in stage.aggregates if isinstance(stage, AggregateStage) else ():
         name = filter_name(call, engine)
         if name is not None and call.filter is not None and text.count(name) <= text.count(f" AS {name}"):
@@ -314,9 +316,9 @@ def _conditions(core: Core) -> Iterator[tuple[exp.Expression, ...]]:
     """Each condition of a core, in the forms that a text may have it in."""
     yield from ((each.on,) for each in core.inputs if each.on is not None)
     if core.where is not None:
-        over = over_terms(core).where
-        assert over is not None
-        yield core.where, over
+        above = join_of(core).above.where
+        assert above is not None
+        yield core.where, above
 
 
 def _is_read(core: Core, text: str, engine: Engine) -> bool:
