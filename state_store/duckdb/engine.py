@@ -37,13 +37,11 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-_EACH: Final = (
-    "SET TimeZone = 'UTC'",
+_SETTINGS: Final = (
+    # What is set globally, each connection has: to set it on each took 0.2 ms.
+    "SET GLOBAL TimeZone = 'UTC'",
     # A text that names no relation of ours must fail, not find a variable of this process.
-    "SET python_enable_replacements = false",
-)
-"""Settings of a connection: another one does not inherit them."""
-_ALL: Final = (
+    "SET GLOBAL python_enable_replacements = false",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     # DuckDB 2.0 believes that a CASE with an error() in one branch is never NULL, and folds what follows.
@@ -74,7 +72,7 @@ class DuckDBEngine:
         # DuckDB makes it when it first puts something aside.
         self._folder = _ASIDE / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._database = duckdb.connect(":memory:", config={"memory_limit": memory, "threads": threads})
-        for setting in _ALL:
+        for setting in _SETTINGS:
             self._database.execute(setting)
         self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
         elementary.register(self._database)
@@ -107,8 +105,6 @@ class DuckDBEngine:
         """A connection whose views and temporary tables nobody else sees; they end with it."""
         connection = self._database.cursor()
         try:
-            for setting in _EACH:
-                connection.execute(setting)
             yield connection
         finally:
             connection.close()

@@ -27,7 +27,7 @@ from strandline.jobs.model.stage_columns import key_names, key_path
 from strandline.state_store.tablespec import EXISTS, OLD, STATE
 
 PRESENT = "__present"
-_ROW = "__row"
+_ROW = "__whole"
 STEP = "__step"
 _SAME = "IS NOT DISTINCT FROM"
 
