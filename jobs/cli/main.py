@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
+from strandline.jobs.cli.name_map import load_settings
 from strandline.jobs.cli.operations import add_operations, add_publishing
 from strandline.jobs.cli.output import CommandOutput, say
 from strandline.jobs.cli.serving import add_serving
 from strandline.jobs.cli.testing import add_testing
-from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.lifeline import hold_lifeline
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The name map of the lake, for the commands: names come in and go out as people write them."""
+"""The settings and the name map of the lake, for the commands: names come in and go out as people write them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from strandline.jobs.cli.output import say
 from strandline.jobs.model.errors import PipelineMissing, UnknownName
-from strandline.jobs.model.settings import load_settings
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout, check_lake
 from strandline.state_store.wording import Text
@@ -20,6 +19,17 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
 
 T = TypeVar("T")
+
+
+def load_settings() -> Settings:
+    """The settings of a command. What reads them takes as long to import as all else that `--help` needs.
+
+    Raises:
+        SettingsError: one of them is none.
+    """
+    from strandline.jobs.model import settings
+
+    return settings.load_settings()
 
 
 def name_map_in(settings: Settings) -> NameMap:

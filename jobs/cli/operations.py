@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
-from strandline.jobs.cli.name_map import localized, name_map_in, note_stored
+from strandline.jobs.cli.name_map import load_settings, localized, name_map_in, note_stored
 from strandline.jobs.cli.output import say, show_json
 from strandline.jobs.cli.steps import shown_steps
-from strandline.jobs.model.settings import load_settings
 from strandline.state_store.errors import SettingsError, TableMissing
 
 if TYPE_CHECKING:

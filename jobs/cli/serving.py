@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from strandline.jobs.cli.exits import exit_codes
+from strandline.jobs.cli.name_map import load_settings
 from strandline.jobs.cli.output import say
-from strandline.jobs.model.settings import load_settings
 
 
 class ReplicaBackend(StrEnum):

@@ -22,7 +22,7 @@ from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.model.definitions import View
 from strandline.jobs.operate.acknowledged import acknowledgements
 from strandline.jobs.operate.assurance import assurances
-from strandline.jobs.operate.maintenance.plan import log_costs
+from strandline.jobs.operate.maintenance.log_costs import log_costs
 from strandline.jobs.operate.verify.findings import Check, counted, sized
 from strandline.jobs.operate.verify.proved import note_proofs
 from strandline.jobs.operate.watch import alerts

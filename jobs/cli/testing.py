@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
+from strandline.jobs.cli.name_map import load_settings
 from strandline.jobs.cli.output import say, show_json
-from strandline.jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

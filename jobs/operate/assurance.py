@@ -22,7 +22,6 @@ from strandline.jobs.ivm.refresh.late import stage_tables
 from strandline.jobs.model.costs import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.options import Ownership
-from strandline.jobs.operate.backup.image import read_latest
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances
@@ -199,6 +198,9 @@ def _newest_backup(settings: Settings) -> Manifest | None:
     """The newest backup where the settings say; None without one, and where it cannot be read."""
     if settings.backup.destination is None:
         return None
+    # Reads checkpoints, by Arrow: who backs nothing up does without it.
+    from strandline.jobs.operate.backup.image import read_latest
+
     with suppress(StrandlineError):
         return read_latest(lake_path(settings.backup.destination, settings.storage.options()))
     return None

@@ -14,7 +14,6 @@ from strandline.jobs.model.errors import SourceError
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
 from strandline.jobs.publish.declared import published, topic_as_source
-from strandline.jobs.publish.publisher import topic_standing
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
@@ -140,6 +139,9 @@ class Lags:
 
     def changelog(self, view: View) -> _Row:
         """The row of a view's changelog topic: the version of the table that it holds, and its rows."""
+        # It reads rows, by Arrow: without changelog topics the status does without it.
+        from strandline.jobs.publish.publisher import topic_standing
+
         start = (view.pipeline, topic_as_source(view).topic, _TOPIC)
         if self._silent is None:
             try:

@@ -233,10 +233,10 @@ class _State:
 def _starts(path: LakePath, version: int) -> Iterator[tuple[int, _State]]:
     """Where the log may be read from: each checkpoint that reads back, with its version, the newest first; at last −1
     and nothing."""
-    # Arrow is loaded for it: what reads only heads, or plans, does without.
-    from strandline.state_store.delta.checkpoint import live_actions
-
     for number in dict.fromkeys(log.checkpoints_before(path, version)):
+        # Arrow is loaded for it: what reads only heads, plans, or young tables does without.
+        from strandline.state_store.delta.checkpoint import live_actions
+
         actions = live_actions(log.checkpoint_file(path, number))
         if actions is not None:
             state = _State()

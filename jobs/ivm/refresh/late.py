@@ -12,7 +12,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.ivm.rules.maintenance import late_rows
 from strandline.jobs.model.report import EarlyEvents
 from strandline.jobs.model.stage import LatestStage, Stage, body_of
 from strandline.jobs.model.tables import definition_of, is_shared, stage_number
@@ -38,6 +37,9 @@ def with_late_rows(
     """
     # Rows of a record that was written before they were counted are counted once, over all inputs.
     before = record.late if moved is not None else None
+    # Most of the engine, which those who only count what was late do without.
+    from strandline.jobs.ivm.rules.maintenance import late_rows
+
     text = late_rows(stage, runtime.dialect, moved if before is not None else None)
     return record if text is None else replace(record, late=(before or 0) + runtime.number(text))
 

@@ -236,6 +236,17 @@ def test_queries_and_inserts_load_neither_spark_nor_the_prompt(filled: LakeLayou
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_status_loads_no_engine(filled: LakeLayout) -> None:
+    del filled
+    program = (
+        "import sys\nfrom strandline.jobs.cli.main import app\n"
+        "app(['status', '--json'], standalone_mode=False)\n"
+        "print({'pyspark', 'pandas', 'numpy', 'pyarrow', 'duckdb'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 # --- the prompt ------------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +290,8 @@ def test_the_command_loads_no_engine_before_it_is_told_what_to_do() -> None:
     """`strandline --help` and the shell's completion are there at once."""
     code = (
         "import sys, strandline.jobs.cli.main;"
-        "print({'pyspark', 'pandas', 'pyarrow', 'duckdb', 'sqlglot', 'dagster', 'fastapi'} & sys.modules.keys())"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'duckdb', 'sqlglot', 'dagster', 'fastapi', 'pydantic'};"
+        "print(heavy & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
