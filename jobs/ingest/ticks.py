@@ -46,5 +46,8 @@ class Ticks:
         for source in due:
             self._next[source.name] = time.monotonic() + int(source.options[TICK]) / 1000
             column = next(each.name for each in source.columns if each.type.base is BaseType.TIMESTAMP)
-            insert_rows(source, [{source.key[0]: _ROW, column: utc_now()}], settings, lake)
+            # A record's times are whole milliseconds.
+            now = utc_now()
+            now = now.replace(microsecond=now.microsecond // 1000 * 1000)
+            insert_rows(source, [{source.key[0]: _ROW, column: now}], settings, lake)
         return bool(due)

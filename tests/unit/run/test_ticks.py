@@ -35,3 +35,11 @@ def test_rows_leave_when_their_time_is_over(
         assert [row[1] for row in rows(lake, "clock")] == [now]
         found.append((sorted(row[0] for row in rows(lake, "day")), rows(lake, "counted")))
     assert found == [([2, 3], [(2,)]), ([2, 3], [(2,)]), ([3], [(1,)])]
+
+
+def test_the_time_of_this_machine_fits_into_a_record(settings: Settings, lake: LakeLayout) -> None:
+    list(Interpreter(settings, "shop").run(DAY))
+    before = datetime.now(UTC)
+    drain(settings, "shop")
+    ((_, now),) = rows(lake, "clock")
+    assert before - timedelta(milliseconds=1) < now <= datetime.now(UTC)
