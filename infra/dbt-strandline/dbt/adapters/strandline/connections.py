@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ONE_AT_A_TIME = RLock()
 """A lake has one writer for each pipeline: dbt's threads take turns."""
+_CLOCK = "clock"
+"""The table of the lake's clock, and its pipeline."""
 logger = AdapterLogger("Strandline")
 
 
@@ -33,12 +35,15 @@ class StrandlineCredentials(Credentials):
         database: a lake has none; the name stands in dbt's own lists.
         lake: a folder or URL; default: the one that Strandline's settings name.
         drain: bring a model up to date when it is applied. False: a run elsewhere does.
+        clock: how often the time that passes is looked at, `1 HOUR`, for models that ask for CURRENT_DATE and its like:
+            the lake gets a table `clock` (docs/sql.md). Without it such a model is refused, unless the lake has one.
     """
 
     database: str = "lake"
     schema: str = "dbt"
     lake: str | None = None
     drain: bool = True
+    clock: str | None = None
 
     @property
     def type(self) -> str:
@@ -49,7 +54,7 @@ class StrandlineCredentials(Credentials):
         return str(self.lake)
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("lake", "database", "schema", "drain")
+        return ("lake", "database", "schema", "drain", "clock")
 
 
 class StrandlineConnectionManager(BaseConnectionManager):
@@ -71,6 +76,8 @@ class StrandlineConnectionManager(BaseConnectionManager):
             credentials = connection.credentials
             assert isinstance(credentials, StrandlineCredentials)
             connection.handle = strandline.open_lake(credentials.lake)
+            if credentials.clock:
+                _set_clock(connection.handle, credentials.clock)
             connection.state = ConnectionState.OPEN
         return connection
 
@@ -138,6 +145,15 @@ class StrandlineConnectionManager(BaseConnectionManager):
                     logger.info(f"pipeline {pipeline} is left to its own run: {error.message}")
             self.lake.drain(own)
         return True
+
+
+def _set_clock(lake: strandline.Lake, every: str) -> None:
+    """Give the lake a clock, unless it has one."""
+    with _ONE_AT_A_TIME:
+        if _CLOCK not in lake.names():
+            tick = every.replace("'", "''")
+            text = f"CREATE TABLE {_CLOCK} (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '{tick}')"
+            lake.execute(text, pipeline=_CLOCK)
 
 
 def _pipelines(name: str, lake: strandline.Lake) -> list[str]:

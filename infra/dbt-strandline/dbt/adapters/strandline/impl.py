@@ -46,6 +46,14 @@ class StrandlineRelation(BaseRelation):
     quote_character: str = '"'
 
 
+class StrandlineColumn(BaseColumn):
+    """A column of a relation. Texts have no longest length."""
+
+    @classmethod
+    def string_type(cls, size: int) -> str:
+        return "VARCHAR"
+
+
 @dataclass
 class StrandlineConfig(AdapterConfig):
     """What `config(…)` of a model may say beside dbt's own.
@@ -61,7 +69,7 @@ class StrandlineAdapter(BaseAdapter):
     """Answers dbt about a lake, and changes it by statements."""
 
     Relation = StrandlineRelation
-    Column = BaseColumn
+    Column = StrandlineColumn
     ConnectionManager = StrandlineConnectionManager
     AdapterSpecificConfigs = StrandlineConfig
     connections: StrandlineConnectionManager
@@ -104,7 +112,7 @@ class StrandlineAdapter(BaseAdapter):
     def get_columns_in_relation(self, relation: BaseRelation) -> list[BaseColumn]:
         with self.connections.exception_handler(f"describe {relation}"):
             about = self.connections.lake.describe(str(relation.identifier))
-        return [BaseColumn(column["name"], column["type"]) for column in about["columns"]]
+        return [self.Column(column["name"], column["type"]) for column in about["columns"]]
 
     def get_catalog(
         self, relation_configs: Iterable[RelationConfig], used_schemas: Set[tuple[str, str]]
@@ -130,7 +138,7 @@ class StrandlineAdapter(BaseAdapter):
 
     def _all(self) -> list[dict[str, Any]]:
         lake = self.connections.lake
-        return [lake.describe(name) for name in (*lake.names(), *lake.plain_views())]
+        return [lake.describe(name) for name in lake.names()]
 
     # --- what changes -----------------------------------------------------------------------------------------------
 

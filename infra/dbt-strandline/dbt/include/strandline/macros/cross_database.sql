@@ -1,0 +1,26 @@
+{#- What dbt's own texts of its cross-database macros do not say in the language of views. -#}
+
+{% macro strandline__current_timestamp() -%}
+  now()
+{%- endmacro %}
+
+{% macro strandline__dateadd(datepart, interval, from_date_or_timestamp) -%}
+  {#- A DATE and hours is a moment, not a day. -#}
+  {%- if datepart | lower in ('hour', 'minute', 'second', 'millisecond') -%}
+    dateadd({{ datepart }}, {{ interval }}, CAST({{ from_date_or_timestamp }} AS TIMESTAMP))
+  {%- else -%}
+    dateadd({{ datepart }}, {{ interval }}, {{ from_date_or_timestamp }})
+  {%- endif -%}
+{%- endmacro %}
+
+{% macro strandline__date(year, month, day) -%}
+  make_date({{ year }}, {{ month }}, {{ day }})
+{%- endmacro %}
+
+{% macro strandline__safe_cast(field, type) -%}
+  try_cast({{ field }} AS {{ type }})
+{%- endmacro %}
+
+{% macro strandline__snapshot_string_as_time(timestamp) -%}
+  {{ return("CAST('" ~ timestamp ~ "' AS TIMESTAMP)") }}
+{%- endmacro %}
