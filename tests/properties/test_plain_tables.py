@@ -62,6 +62,13 @@ SUBQUERIES: tuple[Case, ...] = (
     ("SELECT id, (SELECT COUNT(*) FROM u WHERE u.k = t.k AND u.v = t.v) + 1 AS h FROM t", None),
     ("SELECT id FROM t WHERE v = ANY (SELECT v FROM u)", None),
     ("SELECT id FROM t WHERE v <> ALL (SELECT v FROM u)", None),
+    ("SELECT t.id AS a, u.id AS z FROM t JOIN u ON t.k = u.k AND u.v IN (SELECT v FROM n)", None),
+    (
+        "SELECT t.id AS a, u.id AS z FROM t JOIN u ON t.k = u.k AND EXISTS (SELECT 1 FROM n WHERE n.k = u.k AND n.v >"
+        " t.v) LEFT JOIN n ON n.v = t.v",
+        None,
+    ),
+    ("SELECT t.id AS a, u.id AS z FROM t LEFT JOIN n ON n.v = t.v JOIN u ON u.v = (SELECT MAX(v) FROM n)", None),
     ("SELECT id FROM t WHERE v <> ALL ((SELECT v FROM u WHERE v IS NOT NULL))", None),
     ("SELECT id FROM t WHERE v = ANY (ARRAY[1, 2]) OR NOT v = SOME (ARRAY[1])", "SELECT id FROM t WHERE v IS NOT NULL"),
 )
@@ -69,6 +76,7 @@ SUBQUERIES: tuple[Case, ...] = (
 GROUPS: tuple[Case, ...] = (
     ("SELECT b, SUM(x) AS a, AVG(x) AS g, MIN(x) AS i, MAX(x) AS m FROM t GROUP BY b", None),
     ("SELECT x, COUNT(*) AS c FROM t GROUP BY x", None),
+    ("SELECT k, ANY_VALUE(v ORDER BY id DESC) AS a FROM t GROUP BY k", None),
     ("SELECT st, arr, COUNT(*) AS c FROM t GROUP BY st, arr", None),
     ("SELECT k, b, COUNT(*) AS c, GROUPING(k, b) AS g FROM t GROUP BY CUBE (k, b) HAVING COUNT(*) > 1", None),
     ("SELECT COUNT(DISTINCT x) AS c, COUNT(DISTINCT ts) AS a, SUM(DISTINCT d) AS m FROM t", None),
@@ -101,6 +109,26 @@ WINDOWS: tuple[Case, ...] = (
     ("SELECT id, COUNT(*) FILTER (WHERE b) OVER () AS r FROM t", None),
     ("SELECT id, MAX(k) FILTER (WHERE v > 1) OVER (PARTITION BY b) AS m FROM t", None),
     ("SELECT DISTINCT ON (k) k, id, v FROM t ORDER BY k, v, id", None),
+    ("SELECT id, MEDIAN(v) OVER (PARTITION BY k) AS m, SUM(DISTINCT v) OVER (PARTITION BY k) AS s FROM t", None),
+    (
+        "SELECT id, STRING_AGG(k, '|') OVER (PARTITION BY b ORDER BY id) AS g, ARRAY_AGG(v) OVER (ORDER BY id ROWS"
+        " BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS l FROM t",
+        None,
+    ),
+    (
+        "SELECT id, MEDIAN(v) FILTER (WHERE b) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING) AS m FROM t",
+        None,
+    ),
+    (
+        "SELECT id, LAST_VALUE(v IGNORE NULLS) OVER (ORDER BY id RANGE BETWEEN 2 PRECEDING AND CURRENT ROW) AS m"
+        " FROM t",
+        None,
+    ),
+    (
+        "SELECT id, FIRST_VALUE(k) OVER (PARTITION BY b ORDER BY id RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS m"
+        " FROM t",
+        None,
+    ),
     (
         "SELECT id, window_start AS a FROM TUMBLE(t, ts, INTERVAL '1' HOUR)",
         f"SELECT id, {_HOUR} FROM t WHERE ts IS NOT NULL",

@@ -213,6 +213,7 @@ def usual(node: exp.Expression) -> exp.Expression:
     QUANTILE_DISC(x, 0.3)   PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY x)
     ARG_MAX(x, y)           MAX_BY(x, y)
     APPROX_DISTINCT(x)      COUNT(DISTINCT x)
+    ANY_VALUE(x ORDER BY y) FIRST_VALUE(x ORDER BY y) FILTER (WHERE x IS NOT NULL)
     """
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         inner = usual(node.this)
@@ -238,10 +239,19 @@ def usual(node: exp.Expression) -> exp.Expression:
         fraction = exp.Literal.number("0.5") if name == "MEDIAN" else arguments[1].copy()
         order = exp.Order(expressions=[exp.Ordered(this=arguments[0].copy(), nulls_first=True)])
         return exp.WithinGroup(this=exp.Anonymous(this=_QUANTILES[name], expressions=[fraction]), expression=order)
-    if canonical(name) == name:
+    return _renamed(node)
+
+
+def _renamed(node: exp.Anonymous) -> exp.Expression:
+    name, arguments = node.name, node.expressions
+    ordered = len(arguments) == 1 and isinstance(arguments[0], exp.Order)
+    ours = "FIRST_VALUE" if name == "ANY_VALUE" and ordered else canonical(name)
+    if ours == name:
         return node
     renamed = node.copy()
-    renamed.set("this", canonical(name))
+    renamed.set("this", ours)
+    if ordered and name == "ANY_VALUE":
+        return exp.Filter(this=renamed, expression=exp.Where(this=is_not_null(_value(arguments[0].this))))
     if name.startswith("ARG") and len(arguments) == 2:
         # MAX_BY takes a NULL for a value; these do not.
         return exp.Filter(this=renamed, expression=exp.Where(this=is_not_null(_value(arguments[0]))))

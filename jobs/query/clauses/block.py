@@ -22,7 +22,7 @@ from strandline.jobs.query.clauses.grouping import (
     read_groups,
     read_window,
 )
-from strandline.jobs.query.clauses.joins import Joins, without_unread
+from strandline.jobs.query.clauses.joins import Joins, with_subqueries_in_where, without_unread
 from strandline.jobs.query.clauses.ksql import check_select, ksql_block
 from strandline.jobs.query.clauses.over import AnalyticCalls, partitions_apart
 from strandline.jobs.query.clauses.record_key import with_key
@@ -100,6 +100,7 @@ def _without_order(select: exp.Select, context: Context) -> exp.Select:
 
 class _Reader:
     def __init__(self, select: exp.Select, context: Context) -> None:
+        select = with_subqueries_in_where(select)
         self._select = select
         self._context = context
         windowed = select.args.get("time_window") is not None

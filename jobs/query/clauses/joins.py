@@ -55,8 +55,39 @@ from strandline.jobs.query.inputs import (
 )
 from strandline.jobs.query.logical import Block, From, one_row
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.trees import Place, conjuncts, replaced
+from strandline.jobs.sql.trees import Place, all_of, conjuncts, replaced
 from strandline.state_store.wording import Name, sentence
+
+
+def with_subqueries_in_where(select: exp.Select) -> exp.Select:
+    """The SELECT with the conditions of inner joins that have subqueries in WHERE, where they mean the same: no later
+    join keeps the rows that they leave out.
+
+    FROM a JOIN b ON a.k = b.k AND b.x IN (SELECT …)     FROM a JOIN b ON a.k = b.k WHERE b.x IN (SELECT …)
+    """
+    joins = select.args.get("joins") or []
+    places = [place for place, each in enumerate(joins) if each.side in ("RIGHT", "FULL")]
+    last = places[-1] if places else -1
+    if not any(_asks(each) for each in joins[last + 1 :]):
+        return select
+    made = select.copy()
+    for join in made.args["joins"][last + 1 :]:
+        if not _asks(join):
+            continue
+        terms = conjuncts(join.args["on"])
+        moved = [each for each in terms if each.find(exp.Query)]
+        kept = [each for each in terms if not each.find(exp.Query)]
+        join.set("on", all_of(*kept) or exp.true())
+        where = made.args.get("where")
+        made.set("where", exp.Where(this=all_of(where.this if where is not None else None, *moved)))
+    return made
+
+
+def _asks(join: exp.Join) -> bool:
+    """True if a condition of an inner join has a subquery."""
+    on = join.args.get("on")
+    plain = not join.side and not join.method and join.kind in ("", "INNER")
+    return plain and on is not None and on.find(exp.Query) is not None
 
 
 class Joins:

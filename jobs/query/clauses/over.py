@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.aggregates.collections import ORDERED
-from strandline.jobs.functions.aggregates.registry import functions
+from strandline.jobs.functions.aggregates.registry import FUNCTIONS, canonical, functions
 from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
@@ -97,7 +97,7 @@ class AnalyticCalls:
             raise InvalidQuery(f"there is no window '{name}'", hint=f"WINDOW {name} AS (PARTITION BY … ORDER BY …)")
         if self._of_frame(node.this):
             partition, order, spec, types = self._window(node)
-            made: AnalyticCall = self._aggregate_over(node.this, order, _frame(spec, types))
+            made: AnalyticCall = self._aggregate_over(_in_window_order(node), order, _frame(spec, types))
         else:
             call, ignores = self._named(node.this)
             partition, order, spec, types = self._window(node)
@@ -269,6 +269,23 @@ class AnalyticCalls:
         values = [] if written and isinstance(written[0], exp.Star) else [self._typed(each) for each in written]
         bound = self._functions[name].bind(tuple(v.expression for v in values), tuple(v.type for v in values))
         return bound.arguments, bound.type
+
+
+def _in_window_order(node: exp.Window) -> exp.Expression:
+    """The call; a text that is joined in no order of its own is joined in the window's."""
+    order = node.args.get("order")
+    call = node.this
+    assert isinstance(call, exp.Expression)
+    inner = call.this if isinstance(call, exp.Filter) else call
+    name = canonical(inner.name) if isinstance(inner, exp.Anonymous) and inner.expressions else ""
+    if order is None or f"{name}{ORDERED}" not in FUNCTIONS or name in FUNCTIONS:
+        return call
+    if isinstance(inner.expressions[-1], exp.Order):
+        return call
+    made = call.copy()
+    last = (made.this if isinstance(made, exp.Filter) else made).expressions[-1]
+    last.replace(exp.Order(this=last.copy(), expressions=[each.copy() for each in order.expressions]))
+    return made
 
 
 def _computed(number: exp.Expression) -> exp.Expression:
