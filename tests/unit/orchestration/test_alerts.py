@@ -210,6 +210,17 @@ def test_a_check_that_failed_last_is_an_alert_and_one_that_passed_since_is_not()
         assert failed_checks(instance, [key]) == []
 
 
+def test_what_was_evaluated_last_is_asked_for_all_checks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake of 200 views has thousands of checks."""
+    keys = [dg.AssetCheckKey(dg.AssetKey(f"rows_{number}"), "no_nulls") for number in range(40)]
+    with dg.DagsterInstance.ephemeral() as instance:
+        for number, key in enumerate(keys):
+            said = dg.AssetCheckEvaluation(key.asset_key, key.name, passed=number > 0, metadata={})
+            instance.report_runless_asset_event(said)
+        monkeypatch.setattr(instance.event_log_storage, "get_asset_check_execution_history", None)
+        assert [each.subject for each in failed_checks(instance, keys)] == ["no_nulls of rows_0"]
+
+
 def test_a_check_that_is_planned_again_is_still_the_alert_of_its_last_evaluation() -> None:
     """Also if the run that was to make it dies: nothing is over before it is evaluated."""
 
