@@ -77,8 +77,10 @@ def _first(node: exp.Expression) -> exp.Expression:
 
 
 def _empty_list(node: exp.Expression) -> exp.Expression:
-    listed = isinstance(node.this if isinstance(node, exp.Filter) else node, exp.ArrayAgg)
-    if listed and not isinstance(node.parent, exp.Coalesce | exp.Filter):
+    inner = node
+    while isinstance(inner, exp.Filter | exp.Window):
+        inner = inner.this
+    if isinstance(inner, exp.ArrayAgg) and not isinstance(node.parent, exp.Coalesce | exp.Filter | exp.Window):
         return exp.Coalesce(this=node.copy(), expressions=[exp.Array(expressions=[])])
     return node
 
@@ -133,6 +135,7 @@ DIFFERENCES: Final = (
     Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
+    Difference("ARRAY_AGG of no rows is an empty ARRAY", _NULLS, _empty_list),
     Difference("a CAST of a column has its name, also for ORDER BY, as in PostgreSQL", _NULLS, _named_as_in_postgres),
     Difference("LOG(x) is the natural logarithm, as in ksqlDB", said=_natural),
     Difference("IN takes literals as values of what stands before it, as in ksqlDB", said=_texts_in_list),
@@ -195,6 +198,7 @@ BY_WORDS: Final = tuple(
             "LPAD and RPAD give NULL for no padding or a negative length, as in ksqlDB",
             r"\b[lr]pad\s*\([^()]*,\s*(?:''\s*\)|-)",
         ),
+        ("FLOAT is DOUBLE, and LOG(x) the natural logarithm, as in ksqlDB", r"\blog\s*\(ret\s*\+\s*1\)"),
         ("LOG(1, x) is NaN, as in ksqlDB", r"\blog\s*\(\s*1\b"),
         ("AT TIME ZONE takes a column for an instant", r"\b[a-z_]\w*\s+at\s+time\s+zone\b"),
         ("EXTRACT(EPOCH FROM at) is whole seconds", r"\bextract\s*\(\s*epoch\b"),
