@@ -10,6 +10,7 @@ other goes on from there (see `refresh_views`).
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -40,13 +41,14 @@ class _Task:
         context: without session and DuckDB engine, which the worker has its own of.
         memory_mb: of the worker's DuckDB engine.
         arrangements: folder and bytes, see `state_store.arrangements.arrangements_in`.
+        levels: as bytes, by which a worker that is used again knows that it has them.
     """
 
     context: RunContext
     memory_mb: int
     threads: int
     arrangements: tuple[Path | None, int]
-    levels: Levels
+    levels: bytes
     stopped: frozenset[str]
 
 
@@ -94,7 +96,10 @@ class RefreshTasks:
     def _job(self, wanted: Sequence[Levels], stopped: frozenset[str]) -> RDD[Refreshed]:
         """A job with a task for each of these groups; it runs as often as its results are collected."""
         bare = replace(self._context, sessions=None, duckdb_engine=None)
-        tasks = [_Task(bare, self._memory_mb, self._threads, self._arrangements, group, stopped) for group in wanted]
+        tasks = [
+            _Task(bare, self._memory_mb, self._threads, self._arrangements, pickle.dumps(group), stopped)
+            for group in wanted
+        ]
         return self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task)
 
 
@@ -114,7 +119,7 @@ def run_task(task: _Task) -> Refreshed:
     engine = _duckdb_engine(task.context.writer, task.memory_mb, task.threads, task.arrangements)
     context = replace(task.context, duckdb_engine=engine)
     before = REQUESTS.so_far()  # a worker does one task at a time
-    done = refresh_all(context, task.levels, task.stopped)
+    done = refresh_all(context, _levels(task.levels), task.stopped)
     return replace(done, requests=REQUESTS.since(before))
 
 
@@ -144,6 +149,14 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
         reached |= {item.target for item in taken}
         found.append(taken)
     return found
+
+
+# What was made of a stage in the epoch before is kept with it (`jobs.model.kept`), so it must be the same object. A
+# worker does the tasks of a few groups by turns.
+@lru_cache(maxsize=16)
+def _levels(pickled: bytes) -> Levels:
+    levels: Levels = pickle.loads(pickled)  # noqa: S301  (the driver's)
+    return levels
 
 
 # A worker that is used again finds its DuckDB engine, with the changes that it committed last. Another run may have

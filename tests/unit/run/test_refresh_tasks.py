@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
+from pathlib import Path
 
-from strandline.jobs.run.refresh_tasks import groups
-from strandline.jobs.run.schedule import RefreshUnit
+import pytest
+
+from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.run import refresh_tasks
+from strandline.jobs.run.refresh_tasks import _Task, groups, run_task
+from strandline.jobs.run.refresh_views import Refreshed
+from strandline.jobs.run.schedule import Levels, RefreshUnit
+from strandline.state_store.layout import LakeLayout
 
 LOG = "log"
 
@@ -41,3 +49,21 @@ def test_there_are_not_more_groups_than_can_run_side_by_side() -> None:
 
 def test_nothing_to_maintain_is_no_group() -> None:
     assert groups([], 4) == []
+
+
+def test_a_worker_has_the_same_objects_in_each_task_of_a_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was made of a stage is kept with it from one epoch to the next."""
+    seen: list[Levels] = []
+
+    def refresh_all(_: RunContext, levels: Levels, __: frozenset[str]) -> Refreshed:
+        seen.append(levels)
+        return Refreshed((), {})
+
+    monkeypatch.setattr(refresh_tasks, "refresh_all", refresh_all)
+    context = RunContext(None, LakeLayout(tmp_path), "writer")
+    for text in ("a", "b", "a", "b"):
+        levels = pickle.dumps([[item(text, LOG)]])
+        run_task(pickle.loads(pickle.dumps(_Task(context, 100, 1, (None, 0), levels, frozenset()))))
+    assert seen[0] is seen[2]
+    assert seen[1] is seen[3]
+    assert [[unit.name for unit in level] for level in seen[1]] == [["b"]]
