@@ -143,6 +143,8 @@ class DuckDBTable(StoredTable):
         """
         head = after or self.next(record)
         upserts = Upserts(self._connection, text, self.spec, self._schema)
+        if not upserts.count:
+            return None
         tally = Tally()
         upserts.count_old_rows(tally, stored)
         rows = upserts.new_rows(tally)
@@ -273,6 +275,9 @@ class Upserts:
         text: a SELECT that gives them, with or without the rows that are as they were.
         schema: the stored columns.
 
+    Attributes:
+        count: of these rows.
+
     Raises:
         duckdb.Error: the text fails, as a text or over the rows.
     """
@@ -285,10 +290,11 @@ class Upserts:
         visible = self._equal(spec.visible)
         beside = self._equal([name for name in schema.names if name not in spec.visible])
         same = f"CASE WHEN {EXISTS} AND {OLD} IS NOT NULL THEN {visible} ELSE FALSE END AS {_SAME}"
-        connection.execute(
+        [(count,)] = connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {_UPSERTS} AS"
             f" SELECT * FROM (SELECT *, {same} FROM ({text})) WHERE NOT ({_SAME} AND {beside})"
-        )
+        ).fetchall()
+        self.count = int(count)
 
     def count_old_rows(self, tally: Tally, stored: PlacedRows) -> None:
         """Count the stored rows that go, or are replaced.
