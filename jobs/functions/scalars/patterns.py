@@ -237,6 +237,7 @@ PATTERNS = (
         "regexp_matches({0}, {1})",
         check=_checked(1),
         fails=no_expression(1),
+        aliases=("REGEXP_MATCHES",),
     ),
     Scalar(
         "REGEXP_EXTRACT_ALL",

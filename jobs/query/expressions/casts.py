@@ -32,6 +32,8 @@ _PAIRS: dict[tuple[BaseType, BaseType], str | None] = {
     **{(BaseType.VARCHAR, target): "FRACTION_TEXT" for target in _FRACTIONS},
     **{(BaseType.VARCHAR, target): "WHOLE_TEXT" for target in _WHOLE},
     (BaseType.VARCHAR, BaseType.BOOLEAN): "BOOLEAN_TEXT",
+    **{(source, BaseType.BOOLEAN): None for source in t.NUMERIC},
+    **{(BaseType.BOOLEAN, target): None for target in (*_WHOLE, BaseType.DOUBLE)},
     (BaseType.VARCHAR, BaseType.DATE): "DATE_TEXT",
     (BaseType.VARCHAR, BaseType.TIMESTAMP): "INSTANT_TEXT",
     (BaseType.DATE, BaseType.TIMESTAMP): None,

@@ -144,11 +144,13 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
         ]
         return typed(exp.Paren(this=exp.Or(this=either[0], expression=either[1])))
     this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
-    texts = [_read_text(part, this) for part in (low, high)]
-    sql_type = common("BETWEEN", (this.type, *(part.type for part in texts)))
+    parts = [this, *(_read_text(part, this) for part in (low, high))]
+    if {part.type.base for part in parts} == {BaseType.DATE, BaseType.TIMESTAMP}:
+        parts = [converted(part, t.TIMESTAMP) for part in parts]
+    sql_type = common("BETWEEN", [part.type for part in parts])
     if sql_type.base not in _ORDERED and sql_type != PARTS:
         raise TypeMismatch(f"values of type {sql_type} have no order: {sql_of(node)}")
-    this, low, high = _side_by_side([this, *texts], sql_type)
+    this, low, high = _side_by_side(parts, sql_type)
     return Typed(exp.Between(this=this.expression, low=low.expression, high=high.expression), t.BOOLEAN)
 
 

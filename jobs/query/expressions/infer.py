@@ -157,6 +157,10 @@ def _appended(node: exp.DPipe, left: Typed, right: Typed, typed: Infer) -> Typed
     return typed(call("ARRAY_CONCAT", *sides))
 
 
+_DIGESTS = ("MD5", "SHA1", "SHA256")
+"""They are of bytes; of what is neither that nor a text, they are of what CAST makes of it."""
+
+
 def as_text(value: Typed) -> Typed:
     """A plain value as it is joined to a text: what CAST makes of it."""
     plain = not value.type.is_nested and value.type.base not in (BaseType.BYTES, BaseType.NULL)
@@ -176,7 +180,8 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     if scalar is None:
         raise _unknown_function(node)
     arguments = [typed(argument) for argument in node.expressions]
-    if scalar.name == "CONCAT" and any(each.type.base is BaseType.VARCHAR for each in arguments):
+    of_texts = scalar.name == "CONCAT" and any(each.type.base is BaseType.VARCHAR for each in arguments)
+    if of_texts or scalar.name in _DIGESTS:
         arguments = list(map(as_text, arguments))
     found = call_of(scalar, name, arguments)
     if written is not None:

@@ -32,6 +32,8 @@ EXPECTED: dict[str, object] = {
     "CAST(day AS TIMESTAMP) < at": True,
     "CAST('2024-01-31' AS DATE) = day": True,
     "CAST('true' AS BOOLEAN)": True,
+    "CAST(i AS BOOLEAN) AND CAST(-m AS BOOLEAN) AND CAST(d / 100 AS BOOLEAN) AND NOT CAST(i - i AS BOOLEAN)": True,
+    "CAST(flag AS INT) + CAST(NOT flag AS BIGINT) + CAST(flag AS DOUBLE)": 2.0,
     "CAST(1e10 AS VARCHAR) || ' ' || CAST(-d / 1000 AS VARCHAR) || ' ' || CAST(d AS VARCHAR)": "1.0E10 -0.0025 2.5",
     "CAST(1.25e-4 AS VARCHAR) || ' ' || CAST(5e-10 AS VARCHAR)": "1.25E-4 5.0E-10",
     "CAST(1.5e20 AS VARCHAR) || ' ' || CAST(2e-4 AS VARCHAR)": "1.5E20 2.0E-4",

@@ -6,6 +6,8 @@ import datetime as dt
 from decimal import Decimal
 
 EXPECTED: dict[str, object] = {
+    "day BETWEEN at AND at": False,
+    "at BETWEEN day AND day + INTERVAL '1' DAY AND at NOT BETWEEN day AND day": True,
     "6 & 3": 2,
     "6 | 3": 7,
     "CAST(6 AS BIGINT) & -1 | 8": 14,

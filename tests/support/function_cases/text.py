@@ -16,6 +16,7 @@ EXPECTED: dict[str, object] = {
     "OCTET_LENGTH(bytes)": 3,
     "REPEAT(s, CAST(NULL AS INT)) IS NULL AND REPEAT('ab', -1) = '' AND REPEAT('ab', 2) = 'abab'": True,
     "MD5('abc')": "900150983cd24fb0d6963f7d28e17f72",
+    "MD5(1) = MD5('1') AND SHA1(true) = SHA1('true') AND SHA256(DATE '2024-01-02') = SHA256('2024-01-02')": True,
     "SHA1('abc')": "a9993e364706816aba3e25717850c26c9cd0d89d",
     "SHA256(bytes)": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     # text
@@ -85,6 +86,7 @@ EXPECTED: dict[str, object] = {
     "REGEXP_EXTRACT_ALL('(\\w+) (\\w*)', 'a b c d', 2)": ["b", "d"],
     "REGEXP_LIKE(s, 'o.*W') AND NOT REGEXP_LIKE(s, '^o')": True,
     "REGEXP_LIKE(s, '(?i)^hello')": True,
+    "REGEXP_MATCHES(s, '(?i)^hello')": True,
     "REGEXP_LIKE(CAST(NULL AS VARCHAR), 'a')": None,
     "CHAR_LENGTH(s) + CHARACTER_LENGTH('ü')": 14,
     "SPLIT_PART('a-b-c', '-', 2)": "b",
