@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 # The theme's news of its own end are no warning about a page.
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-.PHONY: help setup demo up docs test test-all test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas bench-medallion clean
+.PHONY: help setup demo up docs test test-all test-spark test-duckdb nightly fast check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas bench-medallion bench-ivm clean
 .DEFAULT_GOAL := help
 # Tests start hundreds of processes, and without it each compiles our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -113,6 +113,9 @@ bench-replicas: $(STAMP) ## a replica from nothing, and reads per second, by bac
 
 bench-medallion: $(STAMP) ## an hour of Feldera's medallion demo through its 15 views; DEMO=its .sql file in a checkout
 	$(BIN)/python -m benchmarks.medallion $(DEMO)
+
+bench-ivm: $(STAMP) ## TPC-DI's warehouse as 45 views, in batches; OPENIVM=a checkout of ila/openivm
+	$(BIN)/python -m benchmarks.ivm_bench $(OPENIVM)
 
 lock: ## renew the lock files (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \

@@ -320,10 +320,10 @@ def compare(text: str, lake: Path, bronze: Bronze) -> list[str]:
             ours = reader.read_rows(interpreter.lake.table(view.name), columns=names)
             db.register("ours", ours)
             numbers = {column.name for column in view.columns if column.type.base.value in ("DECIMAL", "DOUBLE")}
-            differing = _differing(db, view.name, names, numbers)
-            if differing or not ours.num_rows:
-                wrong.append(f"{view.name}: {differing} of {ours.num_rows} rows")
-                print(f"{view.name} has, and DuckDB has not: {_example(db, names, numbers)}", flush=True)
+            count = differing(db, view.name, names, numbers)
+            if count or not ours.num_rows:
+                wrong.append(f"{view.name}: {count} of {ours.num_rows} rows")
+                print(f"{view.name} has, and DuckDB has not: {example(db, names, numbers)}", flush=True)
         print(f"{len(found)} views compared", flush=True)
     return wrong
 
@@ -332,7 +332,7 @@ def _plain(of: str) -> str:
     return "TIMESTAMP" if of == "TIMESTAMPTZ" else of
 
 
-def _differing(db: duckdb.DuckDBPyConnection, view: str, names: list[str], numbers: set[str]) -> int:
+def differing(db: duckdb.DuckDBPyConnection, view: str, names: list[str], numbers: set[str]) -> int:
     """Rows of `ours` that are no row of the view. Quotients of DECIMALs have more digits there: to a millionth."""
     exact = [name for name in names if name not in numbers]
     places = ", ".join([*exact, *(name for name in names if name in numbers)])
@@ -352,7 +352,7 @@ def _differing(db: duckdb.DuckDBPyConnection, view: str, names: list[str], numbe
     return int(count)
 
 
-def _example(db: duckdb.DuckDBPyConnection, names: list[str], numbers: set[str]) -> list[tuple[object, ...]]:
+def example(db: duckdb.DuckDBPyConnection, names: list[str], numbers: set[str]) -> list[tuple[object, ...]]:
     """The first rows whose exact columns the other has not."""
     exact = ", ".join(name for name in names if name not in numbers)
     only = f"SELECT {exact} FROM mine EXCEPT ALL SELECT {exact} FROM theirs"
