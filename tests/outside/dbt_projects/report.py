@@ -16,27 +16,26 @@ _MARKS: Final = ("<!-- dbt projects: begin -->", "<!-- dbt projects: end -->")
 def table(came: Sequence[Came]) -> list[str]:
     """A line per project, then what is refused or differs, and why."""
     lines = [
-        "| project | models | incremental | run unchanged | rows equal | with the logic deleted | rows equal | "
-        "dbt-duckdb's own incremental runs that differ | tests alike |",
-        "| --- |" + " ---: |" * 8,
+        "| project | models | incremental | run unchanged | rows equal | but for keys | logic deleted: run "
+        "| rows equal | but for keys | dbt-duckdb's incremental runs that differ | tests alike |",
+        "| --- |" + " ---: |" * 10,
     ]
     for each in came:
         alike = sum(count for (one, other), count in each.tests.items() if one == other)
         cells = (
             *(each.name, len(each.unchanged), sum(found.incremental for found in each.unchanged)),
-            *(_ran(each.unchanged), _equal(each.unchanged), _ran(each.deleted), _equal(each.deleted)),
+            *_counts(each.unchanged),
+            *_counts(each.deleted),
             *(len(each.stale), f"{alike} of {each.tests.total()}"),
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return [*lines, "", *_reasons(came)]
 
 
-def _ran(found: Sequence[Outcome]) -> int:
-    return sum(each.kind != "refused" for each in found)
-
-
-def _equal(found: Sequence[Outcome]) -> int:
-    return sum(each.kind == "equal" for each in found)
+def _counts(found: Sequence[Outcome]) -> tuple[int, int, int]:
+    """How many run, have equal rows, and have rows that are equal but for hashed keys."""
+    kinds = Counter(each.kind for each in found)
+    return len(found) - kinds["refused"], kinds["equal"], kinds["other keys"]
 
 
 def _reasons(came: Sequence[Came]) -> Iterator[str]:
@@ -44,7 +43,7 @@ def _reasons(came: Sequence[Came]) -> Iterator[str]:
         (project.name, each.model, each.kind, _line(each.why))
         for project in came
         for each in (*project.unchanged, *project.deleted)
-        if each.kind != "equal" and each.why != "skipped"
+        if each.kind not in ("equal", "other keys") and each.why != "skipped"
     ]
     if lines:
         yield from ("| project | model | | why |", "| --- | --- | --- | --- |")
