@@ -69,11 +69,14 @@ class _Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origins: Origins | None = getattr(self.state, "origins", None)
-        if scope["type"] == "http" and origins is not None:
+        if scope["type"] in ("http", "websocket") and origins is not None:
             try:
                 origins.check(scope)
             except Forbidden as error:
-                await failure(error)(scope, receive, send)
+                if scope["type"] == "websocket":  # closed before it is accepted: 403
+                    await send({"type": "websocket.close", "code": 1008, "reason": ""})
+                else:
+                    await failure(error)(scope, receive, send)
                 return
         points: PointLookups | None = getattr(self.state, "points", None)
         if scope["type"] == "http" and points is not None and await points.answer(scope, send):

@@ -50,11 +50,15 @@ class Origins:
             Forbidden: it is for another host, or comes from another host's page.
         """
         host = origin = b""
+        hosts = 0
         for name, value in scope["headers"]:
             if name == b"host":
                 host = value
+                hosts += 1
             elif name == b"origin":
                 origin = value
+        if hosts > 1:
+            raise Forbidden("the request names several hosts", hint="send one Host")
         if (host, origin) in self._good:
             return
         self._check_host(host.decode("latin-1"))
@@ -64,7 +68,8 @@ class Origins:
             self._good.add((host, origin))
 
     def _check_host(self, host: str) -> None:
-        name = _name(f"//{host}")
+        # A user before the host has no place in the header, and is where programs disagree on what the host is.
+        name = "" if "@" in host else _name(f"//{host}")
         if name not in self._hosts and not _is_address(name):
             raise Forbidden(
                 f"'{host}' is not a name of this server",

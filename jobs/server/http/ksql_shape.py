@@ -73,6 +73,24 @@ def schema(names: Sequence[str], types: Sequence[SqlType], key: Collection[str] 
     return ", ".join(columns)
 
 
+def field_of(name: str, sql_type: SqlType, *, key: bool = False) -> dict[str, Any]:
+    """A column as ksqlDB's clients read it."""
+    found: dict[str, Any] = {"name": shown_name(name), "schema": _schema(sql_type)}
+    return found | {"type": "KEY"} if key else found
+
+
+def _schema(sql_type: SqlType) -> dict[str, Any]:
+    """A type as ksqlDB's clients read it: its word, the fields of a STRUCT, the elements of an ARRAY or MAP."""
+    base = sql_type.base
+    fields = [field_of(name, inner) for name, inner in sql_type.fields] if base is BaseType.STRUCT else None
+    member = _schema(sql_type.args[-1]) if sql_type.args else None
+    word = str(base) if base in (BaseType.ARRAY, BaseType.MAP, BaseType.STRUCT, BaseType.DECIMAL) else None
+    made = {"type": word or shown_type(sql_type), "fields": fields, "memberSchema": member}
+    if base is BaseType.DECIMAL:
+        made["parameters"] = {"precision": sql_type.precision, "scale": sql_type.scale}
+    return made
+
+
 # Failures of ksqlDB's routes in ksqlDB's shape, for clients that were written for it.
 #
 #     {"@type": "statement_error", "error_code": 40001, "message": …, "statementText": …, "entities": []}

@@ -13,6 +13,7 @@ import orjson
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from strandline.jobs.model.errors import TypeMismatch, UnknownName
 from strandline.jobs.serve.consistent_snapshot import Pinned
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from fastapi import FastAPI
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection, Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from strandline.jobs.catalog.catalog import Catalog
@@ -110,17 +111,78 @@ UNTAKEN_BYTES: Final = 256 << 20
 let go, for the others are just being sent theirs."""
 
 
+class _Taking:
+    """Whether a client takes what it is sent: its connection is ended when it has taken nothing for a while.
+
+    Attributes:
+        stalled_since: by the loop's clock; None: it takes what it is sent.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.stalled_since: float | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: TimerHandle | None = None
+        self._left = 0
+
+    def pause(self) -> None:
+        """More was sent than it takes at once."""
+        if self.stalled_since is None:
+            self.stalled_since = self._loop.time()
+            self._look_again()
+
+    def resume(self) -> None:
+        """It has taken most of it. What is left when the connection is to be closed has to be taken too."""
+        self.end()
+        if self.transport.is_closing():
+            self.pause()
+
+    def end(self) -> None:
+        """Look no more."""
+        self.stalled_since = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_again(self) -> None:
+        self._left = self.transport.get_write_buffer_size()
+        self._timer = self._loop.call_later(STALLED_SECONDS, self._look)
+
+    def _look(self) -> None:
+        if self.transport.get_write_buffer_size() >= self._left:
+            self.transport.abort()
+        else:
+            self._look_again()
+
+
+class PatientSocket(WebSocketsSansIOProtocol):
+    """uvicorn's protocol of a web socket, with an end to its patience."""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self._taking = _Taking(transport)
+        super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._taking.pause()
+
+    def resume_writing(self) -> None:
+        self._taking.resume()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._taking.end()
+        super().connection_lost(exc)
+
+
 class PatientProtocol(HttpToolsProtocol):
     """uvicorn's protocol of a connection, with an end to its patience."""
 
     _late: TimerHandle | None = None
-    stalled_since: float | None = None
-    """By the loop's clock; None: the client takes what it is sent."""
-    _progress: TimerHandle | None = None
-    _left = 0
     _head_bytes = 0
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self.taking = _Taking(transport)
         super().connection_made(transport)
         self._expect_head()
 
@@ -140,52 +202,29 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
-        self._taken()
+        self.taking.end()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall()
+        self.taking.pause()
         self._let_go_of_the_slowest()
 
     def resume_writing(self) -> None:
-        self._taken()
-        if self.transport.is_closing():
-            self._stall()
+        self.taking.resume()
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
         # It is closed once all is sent, which is never to a client that takes nothing.
-        if self.stalled_since is None:
-            self._stall()
-
-    def _stall(self) -> None:
-        self.stalled_since = self.loop.time()
-        self._look_again()
-
-    def _look_again(self) -> None:
-        self._left = self.transport.get_write_buffer_size()
-        self._progress = self.loop.call_later(STALLED_SECONDS, self._look_at_progress)
-
-    def _look_at_progress(self) -> None:
-        if self.transport.get_write_buffer_size() >= self._left:
-            self.transport.abort()
-        else:
-            self._look_again()
-
-    def _taken(self) -> None:
-        self.stalled_since = None
-        if self._progress is not None:
-            self._progress.cancel()
-            self._progress = None
+        self.taking.pause()
 
     def _let_go_of_the_slowest(self) -> None:
         """Close connections until the answers that nobody has taken are as few as they may be."""
         stalled = [
-            (each.stalled_since, each.transport)
+            (each.taking.stalled_since, each.transport)
             for each in self.connections
-            if isinstance(each, PatientProtocol) and each.stalled_since is not None
+            if isinstance(each, PatientProtocol) and each.taking.stalled_since is not None
         ]
         waiting = [transport for _, transport in sorted(stalled, key=itemgetter(0))]
         left = [each.get_write_buffer_size() for each in waiting]
@@ -218,8 +257,8 @@ MOST_ROWS = 100_000
 """Of one look-up: more are what POST /v1/query with Arrow is for."""
 
 
-def server_of(request: Request) -> Server:
-    """The server that the request came to."""
+def server_of(request: HTTPConnection) -> Server:
+    """The server that a request, or a web socket, came to."""
     server: Server = request.app.state.server
     return server
 

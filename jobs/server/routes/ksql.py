@@ -4,48 +4,60 @@
                   {"row": …},                              ["Rome", 3]              when its change is committed
                   {"finalMessage": …}]
 /close-query     {"queryId": …}: ends the push query that began with this id
+/ws/query        over a web socket: [{"name": …, "schema": …}, …], then {"row": …}, a message each
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from uuid import uuid4
 
 import orjson
 from anyio import CancelScope
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, WebSocket, WebSocketDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.serve.errors import RequestRefused
+from strandline.jobs.serve.errors import RequestRefused, Unauthenticated
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.readable import names_read
 from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.changes.hub import SubscriptionRequest
-from strandline.jobs.server.http.answers import About, lag_headers
+from strandline.jobs.server.http.answers import About, failure, lag_headers
 from strandline.jobs.server.http.ksql_shape import (
     MAX_STALENESS,
     OFFSET_RESETS,
     KsqlRoute,
+    field_of,
     given_name,
     ksql_failure,
     schema,
     shown_name,
     shown_type,
 )
-from strandline.jobs.server.http.requests import WAIT_SECONDS, body_of, json_of, named, reader_of, server_of
-from strandline.jobs.sql.size import check_characters
+from strandline.jobs.server.http.requests import (
+    WAIT_SECONDS,
+    body_of,
+    json_object,
+    json_of,
+    named,
+    reader_of,
+    server_of,
+)
+from strandline.jobs.sql.size import check_characters, too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.subscription import Subscription
@@ -62,6 +74,8 @@ _JSON: Final = "application/json"
 _LIMIT_REACHED: Final = b'{"finalMessage": "Limit Reached"}'
 _COMPLETED: Final = b'{"finalMessage": "Query Completed"}'
 _END: Final[Any] = object()
+_REASON_BYTES: Final = 123
+"""Of the reason why a web socket is closed, by its protocol."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +147,72 @@ async def query_stream(request: Request) -> Response:
     return _joined(lines, form, _about(request, found))
 
 
+@router.websocket("/ws/query")
+async def query_socket(socket: WebSocket) -> None:
+    """`?request={"ksql": "SELECT …;", "streamsProperties": {…}}`: a message with the columns, then one for each row;
+    the end and errors are the reason why it is closed. Tokens and limits as of `/query`."""
+    server = server_of(socket)
+    try:
+        server.token_of(socket.headers.get("authorization"))
+    except Unauthenticated:
+        await socket.close(1008)  # before it is accepted: 403
+        return
+    await socket.accept()
+    code, reason = 1000, "done"
+    try:
+        await _over_socket(socket)
+    except StrandlineError as error:
+        told = server.catalogued.catalog.name_map.localized_error(error)
+        status = failure(error).status_code
+        code = 1003 if status < 429 else 1013 if status in (429, 503) else 1011
+        reason = f"[{told.code}] {told.message}"
+    except RecursionError:
+        code, reason = 1003, too_deep(1, 1).message
+    except WebSocketDisconnect:
+        return
+    with suppress(RuntimeError, WebSocketDisconnect):  # the client may be gone
+        await socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore"))
+
+
+async def _over_socket(socket: WebSocket) -> None:
+    server = server_of(socket)
+    said = _said_in(json_object(socket.query_params.get("request", "").encode()), "ksql", "streamsProperties")
+    keyed = await _by_key(socket, said)
+    asked = None if keyed is not None else await _asked(socket, said)
+    if asked is not None and asked.statement.emit is not None:
+        made, events, _ = await _followed(socket, asked, "columns")
+        await socket.send_text(_columns(made.names, made.types))
+        pushed = _Pushed(server.push_queries, events)
+        gone = asyncio.ensure_future(_until_gone(socket, pushed))
+        try:
+            with pushed.open():
+                async with aclosing(pushed.told()) as told:
+                    async for event in told:
+                        if event.kind == "error":
+                            raise RequestRefused(orjson.loads(event.data)["message"])
+                        await socket.send_text(f'{{"row": {event.data}}}')
+        finally:
+            gone.cancel()
+        return
+    found: Any = keyed if keyed is not None else await _pulled(socket, cast("_Asked", asked))
+    await socket.send_text(_columns(found.names, found.types))
+    for row in found.body.splitlines() if keyed is None else _arrays(keyed):
+        await socket.send_text(f'{{"row": {{"columns": {row.decode()}}}}}')
+
+
+async def _until_gone(socket: WebSocket, pushed: _Pushed) -> None:
+    """End a push query when its client goes; whatever else it says means nothing."""
+    with suppress(WebSocketDisconnect, RuntimeError):
+        while True:
+            await socket.receive_text()
+    pushed.close()
+
+
+def _columns(names: Sequence[str], types: Sequence[SqlType]) -> str:
+    """The first message: the columns as ksqlDB describes them."""
+    return orjson.dumps([field_of(name, kind) for name, kind in zip(names, types, strict=True)]).decode()
+
+
 @router.post("/close-query")
 async def close_query(request: Request) -> Response:
     """`{"queryId": …}`: the push query that began with this id ends; 400 when none goes on that has it."""
@@ -184,7 +264,10 @@ def _joined(lines: list[bytes], form: str, about: dict[str, str]) -> Response:
 async def _said(request: Request, member: str, properties: str) -> tuple[str, dict[str, Any]]:
     """The text and the properties of a body."""
     server_of(request).token_of(request.headers.get("authorization"))
-    body = await json_of(request)
+    return _said_in(await json_of(request), member, properties)
+
+
+def _said_in(body: dict[str, Any], member: str, properties: str) -> tuple[str, dict[str, Any]]:
     text, given = body.get(member), body.get(properties) or {}
     if not isinstance(text, str) or not isinstance(given, dict):
         raise RequestRefused(f"'{member}' is a text, '{properties}' an object")
@@ -192,7 +275,7 @@ async def _said(request: Request, member: str, properties: str) -> tuple[str, di
     return text, given
 
 
-async def _by_key(request: Request, said: tuple[str, dict[str, Any]]) -> Keyed | None:
+async def _by_key(request: HTTPConnection, said: tuple[str, dict[str, Any]]) -> Keyed | None:
     server = server_of(request)
     found = await server.by_key.find(said[0], server.token_of(request.headers.get("authorization")), "ksql")
     allowed = _max_staleness(said[1])
@@ -206,7 +289,7 @@ def _max_staleness(given: dict[str, Any]) -> float | None:
     return staleness(given.get(MAX_STALENESS))
 
 
-def _about(request: Request, found: Answered | Keyed) -> dict[str, str]:
+def _about(request: HTTPConnection, found: Answered | Keyed) -> dict[str, str]:
     """What an answer reflects, as headers: ksqlDB's shape has no place for it."""
     lag = server_of(request).topics.lag(found.offsets)
     return About(None, instant(found.event_time), age_ms(found.committed), found.versions, lag).headers()
@@ -229,7 +312,7 @@ def _elements(
     return Response(b"[" + b",\n".join(parts) + b"]", headers=about, media_type=_JSON)
 
 
-async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
+async def _asked(request: HTTPConnection, said: tuple[str, dict[str, Any]]) -> _Asked:
     """The query of a text; who may read what is checked where it is answered."""
     text, given = said
     statements = await asyncio.to_thread(parse, text)
@@ -240,7 +323,7 @@ async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
     return _Asked(text, statement, earliest, _max_staleness(given))
 
 
-async def _pulled(request: Request, asked: _Asked) -> Answered:
+async def _pulled(request: HTTPConnection, asked: _Asked) -> Answered:
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
 
@@ -256,7 +339,7 @@ async def _pulled(request: Request, asked: _Asked) -> Answered:
 
 
 async def _followed(
-    request: Request, asked: _Asked, form: Literal["columns", "arrays"]
+    request: HTTPConnection, asked: _Asked, form: Literal["columns", "arrays"]
 ) -> tuple[Subscription, AsyncGenerator[PushedEvent | None], dict[str, str]]:
     """What a push query shows, its events, and how far it is behind as headers. Raises as `Hub.follow`."""
     server = server_of(request)
@@ -307,6 +390,10 @@ class _Pushed:
         self.id = _new_id()
         self._known, self._events = known, events
         self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """End it."""
+        self._closed.set()
 
     @contextmanager
     def open(self) -> Iterator[None]:

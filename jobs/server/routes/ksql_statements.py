@@ -25,9 +25,8 @@ from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import NotSupported, UnknownName
 from strandline.jobs.model.relation import WINDOW_BOUNDS
-from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http.ksql_shape import PROPERTIES, KsqlRoute, ksql_failure, shown_name, shown_type
+from strandline.jobs.server.http.ksql_shape import PROPERTIES, KsqlRoute, field_of, ksql_failure, shown_name
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of
 from strandline.jobs.session.language_functions import kinds
 from strandline.jobs.sql.size import check_characters
@@ -37,7 +36,6 @@ from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.types import SqlType
     from strandline.jobs.server.access.tokens import Token
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
@@ -260,7 +258,7 @@ def _description(name: str, catalog: Catalog) -> dict[str, Any]:
         "windowType": None,
         "readQueries": _briefly((d for d in queries if name in d.inputs), catalog),
         "writeQueries": _briefly(writing, catalog),
-        "fields": [_field(c.name, c.type, key=c.key) for c in found.columns],
+        "fields": [field_of(c.name, c.type, key=c.key) for c in found.columns],
         "timestamp": (found.timestamp or "") if isinstance(found, Source) else "",
         "statistics": "",
         "errorStats": "",
@@ -274,23 +272,6 @@ def _description(name: str, catalog: Catalog) -> dict[str, Any]:
 
 def _briefly(queries: Iterable[View | InsertQuery], catalog: Catalog) -> list[dict[str, Any]]:
     return [_query(each, catalog) for each in queries]
-
-
-def _field(name: str, sql_type: SqlType, *, key: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": shown_name(name), "schema": _schema(sql_type)}
-    return found | {"type": "KEY"} if key else found
-
-
-def _schema(sql_type: SqlType) -> dict[str, Any]:
-    """A type as ksqlDB's clients read it: its word, the fields of a STRUCT, the elements of an ARRAY or MAP."""
-    base = sql_type.base
-    fields = [_field(name, inner) for name, inner in sql_type.fields] if base is BaseType.STRUCT else None
-    member = _schema(sql_type.args[-1]) if sql_type.args else None
-    word = str(base) if base in (BaseType.ARRAY, BaseType.MAP, BaseType.STRUCT, BaseType.DECIMAL) else None
-    made = {"type": word or shown_type(sql_type), "fields": fields, "memberSchema": member}
-    if base is BaseType.DECIMAL:
-        made["parameters"] = {"precision": sql_type.precision, "scale": sql_type.scale}
-    return made
 
 
 def _cluster() -> dict[str, Any]:

@@ -70,3 +70,10 @@ def test_many_hosts_are_not_kept(client: TestClient) -> None:
     for number in range(1100):
         client.get("/health", headers={"Host": f"127.0.0.1:{number}"})
     assert len(client.app.state.origins._good) <= 1024  # type: ignore[attr-defined]
+
+
+def test_a_host_that_programs_read_differently_is_refused(client: TestClient) -> None:
+    twice = client.get("/v1/views", headers=[("Host", "evil.example"), ("Host", "127.0.0.1")])
+    assert (twice.status_code, twice.json()["code"]) == (403, "serve.forbidden")
+    for host in ("evil.example\\@localhost", "evil.example@localhost"):
+        assert client.get("/v1/views", headers={"Host": host}).status_code == 403

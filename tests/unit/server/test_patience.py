@@ -13,12 +13,16 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from strandline.jobs.server.http import requests
-from strandline.jobs.server.http.requests import PatientProtocol
+from strandline.jobs.server.http.requests import PatientProtocol, PatientSocket
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 MUCH = 16 << 20
 """Bytes: more than the kernel keeps for a client that takes none."""
 MUCH_ASKED = b"GET /much HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+SOCKET_ASKED = (
+    b"GET /much HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
@@ -30,13 +34,19 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         import asyncio
 
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+            for _ in range(MUCH >> 16):
+                await send({"type": "websocket.send", "text": "x" * (1 << 16)})
         body = b"x" * MUCH if scope["path"] == "/much" else b"ok"
         await asyncio.sleep(1.0 if body == b"ok" else 0.0)
         length = str(len(body)).encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
         await send({"type": "http.response.body", "body": body})
 
-    server = uvicorn.Server(uvicorn.Config(application, http=PatientProtocol, lifespan="off", log_level="critical"))
+    server = uvicorn.Server(
+        uvicorn.Config(application, http=PatientProtocol, ws=PatientSocket, lifespan="off", log_level="critical")
+    )
     with socket.create_server(("127.0.0.1", 0)) as listening:
         running = Thread(target=server.run, args=([listening],))
         running.start()
@@ -102,13 +112,13 @@ def test_many_half_open_connections_leave_room(address: tuple[str, int]) -> None
 
 
 @contextmanager
-def deaf(address: tuple[str, int]) -> Iterator[socket.socket]:
+def deaf(address: tuple[str, int], asked: bytes = MUCH_ASKED) -> Iterator[socket.socket]:
     """A client that asks for much, and takes nothing."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(PATIENCE_SECONDS)
         client.connect(address)
-        client.sendall(MUCH_ASKED)
+        client.sendall(asked)
         yield client
 
 
@@ -123,9 +133,10 @@ def is_closed(client: socket.socket) -> bool:
     return taken < MUCH
 
 
-def test_who_takes_nothing_is_let_go(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", [MUCH_ASKED, SOCKET_ASKED])
+def test_who_takes_nothing_is_let_go(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch, asked: bytes) -> None:
     monkeypatch.setattr(requests, "STALLED_SECONDS", 0.3)
-    with deaf(address) as client:
+    with deaf(address, asked) as client:
         time.sleep(2.0)
         assert is_closed(client)
 
