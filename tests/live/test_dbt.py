@@ -211,3 +211,45 @@ def test_what_has_no_meaning_here_is_an_error_of_its_model(project: Project) -> 
     assert "snapshots are views here" in found["old"][1]
     assert "failures of tests are not stored" in found["no_negative"][1]
     assert found["daily"][0] == "success"
+
+
+def test_macros_of_dbt_say_here_what_they_mean_and_today_is_that_of_the_clock(project: Project) -> None:
+    project.write("profiles.yml", PROJECT["profiles.yml"].replace("threads: 4", "threads: 4, clock: 1 HOUR"))
+    project.write(
+        "models/moments.sql",
+        """
+{{ config(materialized='table') }}
+with final as (
+  select order_id,
+    {{ dbt.dateadd('hour', 2, 'cast(ordered_at as date)') }} as two_oclock,
+    {{ dbt.dateadd('month', 1, 'ordered_at') }} as a_month_later,
+    {{ dbt.date_trunc('week', 'ordered_at') }} as monday,
+    {{ dbt.datediff('ordered_at', "cast('2026-02-01' as timestamp)", 'day') }} as days,
+    {{ dbt.last_day('ordered_at', 'month') }} as month_end,
+    {{ dbt.date(2026, 1, 2) }} as second,
+    {{ dbt.safe_cast('product', api.Column.translate_type('integer')) }} as no_number,
+    {{ dbt.split_part('product', "'e'", 1) }} as before_e,
+    {{ dbt.hash('order_id') }} as hashed,
+    cast(product as {{ api.Column.string_type(10) }}) as product
+  from {{ source('shop', 'orders') }}
+  where ordered_at < {{ dbt.current_timestamp() }} and cast(ordered_at as date) <= current_date
+)
+select * from final
+""",
+    )
+    assert project.dbt("build", "--select", "moments")["moments"][0] == "success"
+    first = by_key(project.lake, "moments")[0]
+    assert [each.isoformat() if hasattr(each, "isoformat") else each for each in first] == [
+        1,
+        "2026-01-01T02:00:00+00:00",
+        "2026-02-01T10:00:00+00:00",
+        "2025-12-29T00:00:00+00:00",
+        31,
+        "2026-01-31",
+        "2026-01-02",
+        None,
+        "l",
+        "c4ca4238a0b923820dcc509a6f75849b",
+        "leek",
+    ]
+    assert project.lake.describe("clock")["pipeline"] == "clock"
