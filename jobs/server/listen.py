@@ -6,6 +6,7 @@ import atexit
 import gc
 import json
 import logging
+import resource
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,9 @@ _GRACE_SECONDS: Final = 5
 """Requests that are being answered when the server is told to end have so long; subscriptions end at once."""
 _SOCKET_BYTES: Final = 1 << 16
 """Of a message that a client sends over a web socket: none of ours has anything to say."""
+_FILES: Final = 1 << 16
+"""That may be open, as far as the system allows it: each connection is one. Shells give 1,024, less than there may be
+subscribers; and where none is left no commit is read either."""
 _SWITCH_SECONDS: Final = 0.000_5
 """A thread that encodes a large insert lets the event loop go on that soon, not after Python's 5 ms: beside 42 MB of
 rows the p99 of look-ups is 11 ms instead of 43, and the insert takes as long."""
@@ -68,6 +72,7 @@ def listen(
     options.check()
     sockets = bound(options.host, options.port, "--listen")
     check_lake(LakeLayout(settings.lake))
+    allow_files()
     sys.setswitchinterval(_SWITCH_SECONDS)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
@@ -94,6 +99,14 @@ def listen(
         lifespan="off",  # `_Serving` opens the application
     )
     _Serving(config, app, ready).run(sockets)
+
+
+def allow_files() -> None:
+    """Let this process have many files open."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _collect_seldom() -> None:

@@ -55,6 +55,19 @@ def test_it_listens_and_ends_with_a_subscriber_connected(tmp_path: Path) -> None
         assert '"route": "/health"' in said
 
 
+def test_as_many_files_as_the_system_allows() -> None:
+    program = (
+        "import resource as r\n"
+        "_, most = r.getrlimit(r.RLIMIT_NOFILE)\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, most))\n"
+        "from strandline.jobs.server.listen import allow_files\n"
+        "allow_files(); allow_files()\n"
+        "print(r.getrlimit(r.RLIMIT_NOFILE)[0] == min(most, 1 << 16) or r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
 @pytest.fixture
 def taken() -> Iterator[int]:
     """A port at which somebody listens already."""
