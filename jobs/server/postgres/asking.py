@@ -85,7 +85,7 @@ class Asking:
         self, text: str, parameters: tuple[Parameter, ...], settings: SessionSettings, pinned: Pinned | None = None
     ) -> Answered | Keyed:
         """The rows of a SELECT, at the newest cut or at a pinned one. Raises StrandlineError."""
-        token = self._token()
+        token = self.token()
         allowed = settings.max_staleness()
         keyed = await self._by_key(text, parameters, token, pinned)
         if keyed is not None and (
@@ -114,7 +114,7 @@ class Asking:
 
     async def types(self, text: str, oids: tuple[int, ...], settings: SessionSettings) -> Described:
         """The types of a SELECT. Raises StrandlineError."""
-        token = self._token()
+        token = self.token()
         described = await self._described_by_key(text, oids, token)
         if described is not None:
             return described
@@ -195,7 +195,8 @@ class Asking:
             limits = replace(limits, seconds=wanted)
         return Terms(limits)
 
-    def _token(self) -> Token:
+    def token(self) -> Token:
+        """The client's token as it is now. Raises Refusal: it is not valid any more."""
         try:
             return self._server.token_of(f"Bearer {self._client.password}")
         except Unauthenticated as error:

@@ -134,6 +134,8 @@ class ClientSession:
         """The result of a portal, which runs now unless it has."""
         if portal.result is None:
             portal.result = await self.run(portal.statement, portal.parameters)
+        else:
+            self._asking.token()  # the rows were computed when it was still valid
         return portal.result
 
     async def run(self, statement: SessionStatement, parameters: Values = ()) -> Result:
@@ -206,6 +208,7 @@ class ClientSession:
         return Result("DECLARE CURSOR", told=rows.told)
 
     def _fetch(self, cursor: Result, count: int | None, move: bool) -> Result:
+        self._asking.token()  # the rows were computed when it was still valid
         taken = cursor.take(count)
         return Result(f"MOVE {taken.num_rows}") if move else Result("FETCH", cursor.columns, taken)
 

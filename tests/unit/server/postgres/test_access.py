@@ -14,7 +14,7 @@ import pytest
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.access.options import ServerOptions
-from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.access.tokens import make_token, revoke_token
 from tests.support.postgres_server import certificate_in, postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS
@@ -78,6 +78,16 @@ def test_a_token_that_is_taken_back_ends_its_sessions(guarded: Guarded) -> None:
         with pytest.raises(psycopg.OperationalError, match="not valid any more"):
             session.execute("SELECT * FROM by_id")
         assert session.broken
+
+
+def test_what_was_asked_before_is_not_fetched_after(guarded: Guarded) -> None:
+    token = make_token(guarded.tokens, "fetcher", ("read:*",), None)
+    with connect(guarded, token) as session:
+        session.execute("DECLARE c CURSOR WITH HOLD FOR SELECT * FROM by_id")
+        assert session.execute("FETCH 1 FROM c").fetchall() == []
+        revoke_token(guarded.tokens, "fetcher")
+        with pytest.raises(psycopg.OperationalError, match="not valid any more"):
+            session.execute("FETCH ALL FROM c")
 
 
 def test_what_comes_before_the_handshake_is_no_part_of_the_session(guarded: Guarded) -> None:
