@@ -9,6 +9,8 @@ from tests.properties.picker import Picker
 
 _FRAMES = ("ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
 
+_FRAMED = ("SUM", "COUNT", "MAX", "FIRST_VALUE", "LAST_VALUE", "ARRAY_AGG", "COLLECT_SET", "TOPK", "MEDIAN")
+
 
 def time_window(pick: Picker) -> tuple[str, str]:
     """The WINDOW clause, and CHANGES or FINAL for after EMIT."""
@@ -34,7 +36,7 @@ def analytic_call(pick: Picker, names: Sequence[Name], functions: Sequence[str] 
     if exact:
         order += [name.text for name in simple]
     frame = ""
-    if functions is None and function.split("(")[0] in ("SUM", "COUNT", "MAX", "FIRST_VALUE", "LAST_VALUE"):
+    if functions is None and function.split("(")[0] in _FRAMED:
         frame = f" {pick.one(_FRAMES)}" if pick.chance(40) else ""
     written = function if "(" in function else f"{function}()"
     by = f"PARTITION BY {', '.join(partition)} " if partition else ""
@@ -44,8 +46,9 @@ def analytic_call(pick: Picker, names: Sequence[Name], functions: Sequence[str] 
 def _functions(value: Name) -> list[str]:
     found = ["ROW_NUMBER", "RANK", "DENSE_RANK", f"LAG({value.text})", f"LEAD({value.text}, 2)", "COUNT(*)"]
     found += [f"FIRST_VALUE({value.text})", f"LAST_VALUE({value.text})"]
+    found += [f"ARRAY_AGG({value.text})", f"COLLECT_SET({value.text})"]
     if value.type != "BOOLEAN":
-        found.append(f"MAX({value.text})")
+        found += [f"MAX({value.text})", f"TOPK({value.text}, 2)"]
     if value.is_number:
-        found.append(f"SUM({value.text})")
+        found += [f"SUM({value.text})", f"MEDIAN({value.text})"]
     return found
