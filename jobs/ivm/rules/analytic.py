@@ -127,8 +127,7 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
         NotSupported: FIRST_VALUE or LAST_VALUE over RANGE with a distance, where ties have no order.
     """
     if isinstance(call, AggregateOver):
-        kept = f"{_frames(call)}.{_KEPT}"
-        return engine.cast(function_of(call.call).result(engine, call.call, kept), call.type)
+        return _of_frame(call, engine)
     if call.function == "LAST_VALUE" and call.frame is None:
         return engine.cast(_last_peer(stage, call, partition, engine), call.type)
     if call.function == "NTH_VALUE" and call.frame is None:
@@ -186,19 +185,22 @@ def _by_row(call: AnalyticCall) -> bool:
 # MEDIAN(pay) OVER (PARTITION BY dept)                   one group for each partition
 # MEDIAN(pay) OVER (ORDER BY day ROWS 6 PRECEDING)       one for each row: a list of the frame's rows, taken apart
 #
-#     __w0_rows   (what tells a group apart, the arguments)     __w0   (what tells a group apart, the accumulator)
+#     __w0_rows   what tells a group apart, and the arguments
+#     __w0_kept   what tells a group apart, and the accumulator
+#     __w0_of     what tells a group apart, and the value
 #
 # A frame that grows with the partition costs the square of its rows.
 
 _KEPT = "__kept"
+_VALUE = "__value"
 _ONE = "__one"
 _PLACE = "__place"
 _ITEM = "__frame"
 
 
 def _frames(call: AggregateOver) -> str:
-    """The relation of the accumulators of a call."""
-    return f"{call.name}_kept"
+    """The relation of the values of a call."""
+    return f"{call.name}_of"
 
 
 def _one(stage: AnalyticStage, call: AggregateOver, partition: tuple[str, ...], engine: Engine) -> tuple[str, ...]:
@@ -238,10 +240,25 @@ def _of_frames(
     changes = GroupChanges(tuple(name for name, _ in values), "1", _PLACE, "__f" if call.filter is not None else None)
     kept = f"{function.add(engine, call, changes)} AS {_KEPT}"
     grouped = f"\n  GROUP BY {', '.join(names)}" if one else ""
+    value = f"{_value(over, _KEPT, engine)} AS {_VALUE}"
     return [
         f"{call.name}_rows AS (\n  {text}\n)",
-        f"{_frames(over)} AS (\n  SELECT\n    {columns([*names, kept])}\n  FROM {call.name}_rows{grouped}\n)",
+        f"{call.name}_kept AS (\n  SELECT\n    {columns([*names, kept])}\n  FROM {call.name}_rows{grouped}\n)",
+        f"{_frames(over)} AS (\n  SELECT\n    {columns([*names, value, 'TRUE AS __some'])}\n  FROM {call.name}_kept\n)",
     ]
+
+
+def _of_frame(over: AggregateOver, engine: Engine) -> str:
+    """The value for a row; that of no rows where its frame is empty."""
+    found = f"{_frames(over)}.{_VALUE}"
+    if over.whole:
+        return found
+    nothing = engine.cast("NULL", function_of(over.call).accumulator(over.call))
+    return f"CASE WHEN {_frames(over)}.__some THEN {found} ELSE {_value(over, nothing, engine)} END"
+
+
+def _value(over: AggregateOver, kept: str, engine: Engine) -> str:
+    return engine.cast(function_of(over.call).result(engine, over.call, kept), over.type)
 
 
 def _place(stage: AnalyticStage, over: AggregateOver, partition: tuple[str, ...], engine: Engine) -> str:
