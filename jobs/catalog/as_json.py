@@ -31,6 +31,7 @@ _LATER: Mapping[str, Any] = {
     "columns_seen": {},
     "added": Source.added,
     "by_value": View.by_value,
+    "plain_stars": View.plain_stars,
 }
 """What the format was given later, with what most definitions have."""
 _CLASSES: Mapping[str, type[Source] | type[View] | type[PlainView] | type[InsertQuery] | type[Function]] = {

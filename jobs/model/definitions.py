@@ -121,6 +121,8 @@ class View:
         by_value: different values of its groups have rows of their own in inner stages: those of no call (0); of COUNT,
             SUM and AVG of DISTINCT values and MODE (1); of all calls that can (2). A view goes on as it was made, with
             the arrays that it has.
+        plain_stars: `*` over joins has the columns' own names. One that was made before goes on with the input's name
+            before each of them.
     """
 
     name: str
@@ -140,6 +142,7 @@ class View:
     first_stage: int = 1
     columns_seen: dict[str, int] = field(default_factory=dict)
     by_value: int = 0
+    plain_stars: bool = False
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -247,5 +250,5 @@ def _meaning(definition: Definition) -> Definition:
     if isinstance(definition, Source):
         return replace(definition, sql="", pipeline="", added=Source.added)
     if isinstance(definition, View):
-        definition = replace(definition, first_stage=View.first_stage, by_value=View.by_value)
+        definition = replace(definition, first_stage=View.first_stage, by_value=View.by_value, plain_stars=False)
     return replace(definition, sql="", pipeline="", query="", columns_seen={})  # the fingerprint stands for its meaning

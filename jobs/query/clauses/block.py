@@ -171,7 +171,9 @@ class _Reader:
     def _naming(self) -> Naming:
         if self._context.pulls:
             return "pull"
-        return "view" if self._context.kind is None else "ksql"
+        if self._context.kind is not None:
+            return "ksql"
+        return "prefixed" if self._context.prefixed else "view"
 
     def _late_values(self, block: Block) -> list[From]:
         """The subqueries whose values are read after grouping, joined over the names of groups and calls."""

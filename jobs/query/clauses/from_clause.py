@@ -70,6 +70,8 @@ class Context:
     """The rows of the SELECT are the statement's: no query around it combines them or joins them with others."""
     nested: NestedFound | None = None
     """Takes the queries in the expressions of a pull query; None for a view, which joins them."""
+    prefixed: bool = False
+    """`*` over joins puts the input's name before each column's, in queries inside of this one too."""
     unnamed: Unnamed = "ksql"
     """Whose names the columns get that nobody named."""
     beside: Mapping[str, Relation] = field(default_factory=dict)

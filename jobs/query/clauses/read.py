@@ -54,19 +54,22 @@ def read_query(
     semantics: Semantics = "sql",
     kind: Kind | None = None,
     strict: bool = False,
+    prefixed: bool = False,
 ) -> Query:
     """Read the tree of a view's query: resolve names, infer types, make conversions explicit.
 
     Args:
         kind: `stream` or `table`, as the statement says; None for a materialized view. For the two, ksqlDB's rules
             hold: names of columns in joins, keys that must be selected, WITHIN.
+        prefixed: `*` over joins puts the input's name before each column's; in ksqlDB's statements it always does.
         strict: ask too what ksqlDB refuses of them and we could do, as of a statement that is given for the first time.
 
     Raises:
         UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column where they are known.
     """
     frozen = kind == "stream" or semantics == "ksql"
-    context = Context(catalog, semantics, kind, read_tree, frozen=frozen, strict=strict)
+    prefixed = prefixed or kind is not None
+    context = Context(catalog, semantics, kind, read_tree, frozen=frozen, strict=strict, prefixed=prefixed)
     tree = attach(tree, catalog.functions)
     if asks(tree):
         tree = with_ticks(tree.copy(), _columns_read(tree, catalog, {}), catalog, rows_change=kind is None)
@@ -86,7 +89,8 @@ def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
         return read_query(parse_query(definition.query), catalog, kind="stream")
     kind = None if definition.materialized else definition.kind
     semantics = definition.maintenance.semantics
-    query = read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
+    prefixed = not definition.plain_stars
+    query = read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind, prefixed=prefixed)
     return guarded_query(query, Ownership.read(definition.options).quarantined)
 
 

@@ -191,7 +191,8 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
 # * REPLACE (a + 1 AS a)                 all of them, with another value at the place of one
 # * RENAME (a AS b)                      all of them, with another name for one
 
-Naming = Literal["ksql", "view", "pull"]
+Naming = Literal["ksql", "prefixed", "view", "pull"]
+"""Whose rules hold; `prefixed` are a view's with ksqlDB's names for the columns of `*` over joins."""
 """Whose rules give columns their names: those of ksqlDB's statements, a materialized view's, a pull query's."""
 
 
@@ -209,10 +210,10 @@ def stars_of(node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item] | Non
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Star):
         return _fields(node, inputs)
     if isinstance(node, exp.Star):
-        if naming != "ksql":
+        if naming in ("view", "pull"):
             return _plain_star(node, inputs)
         found = [item for part in inputs.parts for item in _columns(part, node, inputs, naming)]
-        if inputs.rowkey is not None and inputs.synthetic_key:
+        if naming == "ksql" and inputs.rowkey is not None and inputs.synthetic_key:
             found.insert(0, Item(Output(ROWKEY, inputs.rowkey.expression.copy(), inputs.rowkey.type), node))
         return found
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -239,8 +240,9 @@ def _plain_star(node: exp.Expr, inputs: Inputs) -> list[Item]:
 
 
 def _columns(part: FromItem, node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item]:
-    prefix = naming == "ksql" and len(inputs.parts) > 1 and not part.unnamed
-    holder = None if naming == "ksql" or part.unnamed else part
+    named_apart = naming in ("ksql", "prefixed")
+    prefix = named_apart and len(inputs.parts) > 1 and not part.unnamed
+    holder = None if named_apart or part.unnamed else part
     return [
         Item(Output(f"{part.alias}_{name}" if prefix else name, part.column(name), sql_type), node, holder)
         for name, sql_type in part.columns

@@ -14,7 +14,7 @@ from strandline.jobs.session.define.constants import check_constants
 from strandline.jobs.session.define.insert import insert_query_of
 from strandline.jobs.session.define.replaced import check_replacement, reads_the_same
 from strandline.jobs.session.define.source import check_new_columns, source_of
-from strandline.jobs.session.define.view import check_new, view_of
+from strandline.jobs.session.define.view import check_new, has_stars, view_of
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
@@ -57,15 +57,19 @@ def _as_registered(existing: View, statement: CreateView, catalog: Catalog) -> D
     if not existing.columns_seen:
         return None
     try:
-        made = view_of(statement, catalog.as_seen_by(existing), existing.pipeline)
+        prefixed = not existing.plain_stars
+        made = view_of(statement, catalog.as_seen_by(existing), existing.pipeline, prefixed=prefixed)
     except SqlError:
         return None
     if same(existing, made):
         return existing
-    kept = replace(
-        made, columns_seen=existing.columns_seen, first_stage=existing.first_stage, by_value=existing.by_value
-    )
+    kept = replace(_as_made(made, existing), columns_seen=existing.columns_seen)
     return kept if gives_the_same_rows(existing, made) else None
+
+
+def _as_made(made: View, existing: View) -> View:
+    """The view with what only says how the existing one was made."""
+    return replace(made, first_stage=existing.first_stage, by_value=existing.by_value, plain_stars=existing.plain_stars)
 
 
 def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition:
@@ -87,12 +91,27 @@ def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition
         if registered is not None and not (statement.or_replace and _gets_columns(existing, statement, catalog)):
             return registered
     made = (
-        source_of(statement, pipeline) if isinstance(statement, CreateSource) else view_of(statement, catalog, pipeline)
+        source_of(statement, pipeline)
+        if isinstance(statement, CreateSource)
+        else _view(statement, existing, catalog, pipeline)
     )
     if existing is None:
         _check_new(statement, made, catalog)
         return made
     return _redefined(existing, made, statement, catalog)
+
+
+def _view(statement: CreateView, existing: Definition | None, catalog: Catalog, pipeline: str) -> View:
+    """The view of a statement; one that is there and was made before `*` over joins had the columns' own names goes on
+    with those that it has."""
+    if isinstance(existing, View) and not existing.plain_stars and has_stars(statement.query):
+        try:
+            before = view_of(statement, catalog, pipeline, prefixed=True)
+        except SqlError:
+            return view_of(statement, catalog, pipeline)
+        if gives_the_same_rows(existing, before) or _means_the_same(existing, before, catalog):
+            return before
+    return view_of(statement, catalog, pipeline)
 
 
 def _check_new(statement: CreateSource | CreateView, made: Source | View, catalog: Catalog) -> None:
@@ -166,7 +185,7 @@ def _redefined(
         return _changed_source(existing, made, catalog, or_replace=statement.or_replace)
     if gives_the_same_rows(existing, made):
         if isinstance(existing, View) and isinstance(made, View):
-            made = replace(made, first_stage=existing.first_stage, by_value=existing.by_value)
+            made = _as_made(made, existing)
         return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
         way = "or DROP it first" if isinstance(existing, Source) else "CREATE OR REPLACE puts this one in its place"

@@ -44,8 +44,11 @@ from strandline.jobs.sql.syntax import CreateView
 from strandline.state_store.wording import Name, sentence
 
 
-def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
+def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed: bool = False) -> View:
     """The view that a statement declares.
+
+    Args:
+        prefixed: as of `read_query`.
 
     Raises:
         SqlError: with line and column of the fault, where they are known.
@@ -54,7 +57,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     options = view_options(statement.options)
     check_options(statement.options)
     semantics = ViewOptions.read(options).semantics
-    tree, query = _read(statement, semantics, catalog)
+    tree, query = _read(statement, semantics, catalog, prefixed=prefixed)
     query = guarded_query(query, Ownership.read(options).quarantined)
     _note_rowtime(statement, query, options)
     maintenance = ViewOptions.read(options)
@@ -88,6 +91,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         row_key=stored.key,
         identity=stored.identity,
         by_value=LEVEL if any(map(reads_values, made.stages)) else View.by_value,
+        plain_stars=statement.kind is None and not prefixed and has_stars(tree),
     )
     check_quarantine(view, catalog)
     check_changelog_topic(view, catalog)
@@ -117,12 +121,19 @@ def check_new(statement: CreateView, view: View, catalog: Catalog) -> None:
         )
 
 
-def _read(statement: CreateView, semantics: Semantics, catalog: Catalog) -> tuple[exp.Query, Query]:
+def has_stars(tree: exp.Expr) -> bool:
+    """True if a `*` in it may stand for the columns of a join."""
+    return tree.find(exp.Join, exp.Lateral) is not None and any(
+        not isinstance(each.parent, exp.Anonymous) for each in tree.find_all(exp.Star)
+    )
+
+
+def _read(statement: CreateView, semantics: Semantics, catalog: Catalog, *, prefixed: bool) -> tuple[exp.Query, Query]:
     """The tree of a view's query, with the bounds of its windows among the columns, and what it means."""
-    query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
+    query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind, prefixed=prefixed)
     tree = with_bounds(statement.query, query)
     if tree is not statement.query:
-        query = read_query(tree, catalog, semantics=semantics, kind=statement.kind)
+        query = read_query(tree, catalog, semantics=semantics, kind=statement.kind, prefixed=prefixed)
     _check_kind(statement, query, catalog)
     if statement.kind is not None:
         check_projection(query, statement.kind)

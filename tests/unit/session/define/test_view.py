@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.jobs.catalog.as_json import from_json, to_json
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import View
+from strandline.jobs.query.clauses.read import query_of
+from strandline.jobs.query.logical import outputs_of
+from strandline.jobs.session.define.view import view_of
+from strandline.jobs.sql.statements import CreateView, parse
 from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.unit.session.define.defined import shape, view
@@ -127,3 +133,32 @@ def test_a_view_without_a_visible_key_can_be_filtered_and_aggregated(catalog: Ca
     assert view("CREATE MATERIALIZED VIEW w AS SELECT age, COUNT(*) AS c FROM ages GROUP BY age", catalog).key == (
         "age",
     )
+
+
+STARS = {
+    "star": "SELECT * FROM users u JOIN readings r ON u.name = r.area",
+    "of a side": "SELECT r.*, u.age FROM users u JOIN readings r ON u.name = r.area",
+    "inside": "SELECT q.u_id, q.r_n FROM (SELECT * FROM users u JOIN readings r ON u.name = r.area) AS q",
+}
+
+
+@pytest.mark.parametrize("form", STARS)
+def test_a_view_made_before_goes_on_with_its_names_for_a_star_over_joins(form: str, catalog: Catalog) -> None:
+    text = f"CREATE MATERIALIZED VIEW v AS {STARS[form]}"
+    (statement,) = parse(text)
+    assert isinstance(statement, CreateView)
+    former = view_of(statement, catalog, "tests", prefixed=True)
+    assert "plain_stars" not in to_json(1, former), "as it was stored"
+    catalog.add(former)
+    assert [name for name, _ in outputs_of(query_of(former, catalog))] == [each.name for each in former.columns]
+    assert run(text, catalog) == former
+    assert run(text.replace("CREATE", "CREATE OR REPLACE"), catalog) == former
+
+
+def test_a_new_view_has_the_columns_own_names_for_a_star_over_joins(catalog: Catalog) -> None:
+    made = run(f"CREATE MATERIALIZED VIEW v AS {STARS['star']}", catalog)
+    assert isinstance(made, View)
+    assert {"age", "n"} <= {each.name for each in made.columns}
+    stored = from_json(to_json(1, made).encode(), "v").definition
+    assert isinstance(stored, View)
+    assert [name for name, _ in outputs_of(query_of(stored, catalog))] == [each.name for each in made.columns]
