@@ -62,18 +62,9 @@ REFUSED = (
         "sql.invalid_query",
     ),
     Refused(
-        "RisingWave over_window/ignore_nulls",
-        "SELECT FIRST_VALUE(b IGNORE NULLS) OVER (PARTITION BY a ORDER BY c) AS r FROM t",
-    ),
-    Refused(
         "RisingWave over_window/odd_frames",
         "SELECT COUNT(*) OVER (PARTITION BY a ORDER BY b ROWS BETWEEN 1 PRECEDING AND 10 PRECEDING) AS r FROM t",
         "sql.invalid_query",
-    ),
-    Refused(
-        "RisingWave over_window/basic: out10",
-        """SELECT LAST_VALUE(b) OVER (PARTITION BY a ORDER BY b DESC RANGE BETWEEN CURRENT ROW AND 2 FOLLOWING) AS r
-        FROM t""",
     ),
     Refused(
         "RisingWave bug_fixes/issue_15198: an offset of windows",

@@ -90,6 +90,46 @@ CASES = (
         },
     ),
     Case(
+        "over_window/basic: out10",
+        _T,
+        _STEPS,
+        {
+            "v_d10": View(
+                """SELECT id, LAST_VALUE(at) OVER (
+                PARTITION BY p1 ORDER BY at DESC RANGE BETWEEN CURRENT ROW AND 2 FOLLOWING) AS out10 FROM t""",
+                {
+                    0: [(100001, 1), (100002, 1), (100003, 1), (100004, 2)],
+                    1: [(100001, 1), (100002, 1), (100003, 1), (100004, 2), (100005, 1), (100006, 5)],
+                    3: [(100001, 1), (100005, 1), (100006, 5)],
+                },
+            )
+        },
+    ),
+    Case(
+        "over_window/ignore_nulls",
+        "CREATE TABLE t (ts INT PRIMARY KEY, val INT);",
+        ({"t": [(42, 3), (60, 2), (75, None)]}, {"t": [(180, None), (720, 7)]}),
+        {
+            "v": View(
+                """SELECT ts, FIRST_VALUE(val) OVER (PARTITION BY 1::INT ORDER BY ts) AS first,
+                FIRST_VALUE(val IGNORE NULLS) OVER (PARTITION BY 1::INT ORDER BY ts) AS first_non_null,
+                FIRST_VALUE(val IGNORE NULLS) OVER (
+                PARTITION BY 1::INT ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS first_non_null_2,
+                LAST_VALUE(val) OVER (PARTITION BY 1::INT ORDER BY ts) AS last,
+                LAST_VALUE(val IGNORE NULLS) OVER (PARTITION BY 1::INT ORDER BY ts) AS last_non_null,
+                LAST_VALUE(val IGNORE NULLS) OVER (
+                PARTITION BY 1::INT ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS last_non_null_2 FROM t""",
+                {
+                    0: [(42, 3, 3, 3, 3, 3, 2), (60, 3, 3, 3, 2, 2, 2), (75, 3, 3, 2, None, 2, 2)],
+                    1: [
+                        *[(42, 3, 3, 3, 3, 3, 2), (60, 3, 3, 3, 2, 2, 2), (75, 3, 3, 2, None, 2, 2)],
+                        *[(180, 3, 3, 7, None, 2, 7), (720, 3, 3, 7, 7, 7, 7)],
+                    ],
+                },
+            )
+        },
+    ),
+    Case(
         "over_window/rank_func",
         "CREATE TABLE t (id INT PRIMARY KEY, score INT);",
         (

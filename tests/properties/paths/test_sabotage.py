@@ -25,7 +25,7 @@ from strandline.jobs.operate.verify import verify
 from strandline.jobs.operate.verify.findings import Outcome, passed
 from strandline.jobs.partial.upquery import Upqueries
 from strandline.jobs.publish.encoder import Encoder
-from strandline.jobs.run import refresh_views, swap
+from strandline.jobs.run import refresh_views, schedule, swap
 from strandline.jobs.run.swap import difference
 from strandline.jobs.serve.pull import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
@@ -239,6 +239,14 @@ _OF_SOUND: Final[dict[str, Sabotage]] = {
     "after a rebuild, rebuilt": _rebuilt,
 }
 _OF_FAILING: Final[dict[str, Sabotage]] = {"epoch 3, dead letters": _letters, "epoch 3, table": _nulls}
+
+
+@pytest.fixture(autouse=True)
+def _planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made of a stage is kept with it, and would hide what breaks later: nothing is kept here."""
+    monkeypatch.setattr(schedule, "_KNOWN", {})
+    for module, name in ((duckdb_or_spark, "_text_of"), (guarded_stage, "_decisions")):
+        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
 
 
 @pytest.mark.parametrize("says", _OF_SOUND)
