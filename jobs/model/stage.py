@@ -69,6 +69,11 @@ class AnalyticCall:
     frame: str | None = None
     null_beyond: bool = False
 
+    @property
+    def by_row(self) -> bool:
+        """True if its frame counts rows one by one, not those that tie together."""
+        return self.frame is not None and self.frame.upper().startswith("ROWS")
+
 
 @dataclass(frozen=True)
 class AggregateOver(AnalyticCall):

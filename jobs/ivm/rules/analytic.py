@@ -160,12 +160,12 @@ def _window(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...]
     key = [_ordered((name, False, True), engine) for name in stage.key]
     frame = call.frame.upper() if call.frame is not None else None
     if isinstance(call, AggregateOver):
-        return _over(partition, [*order, *key] if _by_row(call) else order, frame)
+        return _over(partition, [*order, *key] if call.by_row else order, frame)
     if call.function in _RANKS:
         # A rank without an order is 1 for all rows; Spark wants an order all the same.
         return _over(partition, order or ["TRUE"], None)
     if call.function in _AGGREGATES:
-        return _over(partition, [*order, *key] if _by_row(call) else order, frame)
+        return _over(partition, [*order, *key] if call.by_row else order, frame)
     if call.function not in _ENDS:
         return _over(partition, [*order, *key] or ["TRUE"], None)
     if frame is not None and not frame.startswith("ROWS") and frame != f"RANGE {ALL_ROWS}":
@@ -173,11 +173,6 @@ def _window(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...]
             f"{call.function} over {call.frame} has no definite value where rows tie", hint="write ROWS BETWEEN …"
         )
     return _over(partition, [*order, *key] or ["TRUE"], frame)
-
-
-def _by_row(call: AnalyticCall) -> bool:
-    """True if a frame counts rows one by one, not those that tie together."""
-    return call.frame is not None and call.frame.upper().startswith("ROWS")
 
 
 # Aggregates that are computed of a frame's rows as of a group's: all but `_AGGREGATES`.

@@ -322,8 +322,7 @@ def _by_row(call: AnalyticCall, recompute: Recomputation, identity: list[str]) -
 
 def _as_of_groups(over: AggregateOver, block: Block, recompute: Recomputation, identity: list[str]) -> str:
     """An aggregate in the engine's own words, each of them OVER the window."""
-    rows = over.frame is not None and over.frame.upper().startswith("ROWS")
-    order = _by_row(over, recompute, identity) if rows else _ordered(over, recompute)
+    order = _by_row(over, recompute, identity) if over.by_row else _ordered(over, recompute)
     window = _over([recompute.after(each) for each in block.partition], order, over.frame)
     call = over.call
     arguments = [
@@ -345,8 +344,7 @@ def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity:
     arguments = [recompute.after(argument) for argument in call.arguments] or (
         ["*"] if call.function == "COUNT" else []
     )
-    rows_frame = call.frame is not None and call.frame.upper().startswith("ROWS")
-    if call.function not in _BY_ORDER_ALONE and (call.function not in _PEERS_TOGETHER or rows_frame):
+    if call.function not in _BY_ORDER_ALONE and (call.function not in _PEERS_TOGETHER or call.by_row):
         order = _by_row(call, recompute, identity)
     frame = call.frame
     if call.function == "LAST_VALUE" and frame is None:
