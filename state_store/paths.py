@@ -268,6 +268,21 @@ def sizes_below(folder: LakePath) -> dict[str, int]:
     return found
 
 
+def marks_below(folder: LakePath, suffix: str) -> dict[str, object]:
+    """{name relative to the folder: what another content under the same name would not have} of the files in a folder
+    and below whose names end so; hidden ones are left out."""
+    if isinstance(folder, Location):
+        return {within(at, folder): about.mark for at, about in folder.entries() if at.name.endswith(suffix)}
+    found: dict[str, object] = {}
+    for inner in ("", *(each.name for each in folders_in(folder))):
+        with suppress(FileNotFoundError), os.scandir(folder / inner) as entries:
+            for entry in entries:
+                if entry.name.endswith(suffix) and not entry.name.startswith("."):
+                    about = entry.stat(follow_symlinks=False)
+                    found[joined(inner, entry.name)] = (about.st_ino, about.st_size, about.st_ctime_ns)
+    return found
+
+
 def file_size(path: LakePath) -> int:
     """The size in bytes. Raises FileNotFoundError."""
     return path.size() if isinstance(path, Location) else path.stat().st_size

@@ -7,7 +7,7 @@ sees half a file. Reading takes no lock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace as replaced
 from typing import Any
 
@@ -26,6 +26,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
 from strandline.jobs.model.types import SqlType
+from strandline.state_store.errors import StoreError
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, safe_name
 from strandline.state_store.paths import LakePath, is_folder
@@ -39,9 +40,12 @@ class Catalog(Definitions):
         """Load the definitions, unless their content is given; a lake without a catalog has none."""
         super().__init__(content or files.read(lake))
         self._lake = lake
+        self._stamp: object | None = None
+        """Of the files that the definitions were read from or written to, under the lock; None: not taken."""
 
     def reload(self) -> None:
         """Read the files again, to see what others defined."""
+        self._stamp = None
         self._content = files.read(self._lake)
 
     def pipeline_of(self, broken: Broken) -> str | None:
@@ -280,11 +284,22 @@ class Catalog(Definitions):
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[[], None]]:
-        """Hold the lock, with nothing half dropped; gives the check that it is still held, for before each write."""
+        """Hold the lock, with nothing half dropped; gives the check that it is still held, for before each write.
+
+        The files are read again, unless they are as this object has left them: a script defines one thing after the
+        other, and each would read all before it.
+        """
         with locked(self._lake.catalog) as check:
             self._finish_drops(check)
-            self.reload()
+            stamp = files.stamp(self._lake, self._content) if self._stamp is not None else None
+            if stamp is None or stamp != self._stamp:
+                self.reload()
+            self._stamp = None
             yield check
+            with suppress(StoreError, OSError):  # what was changed is changed
+                stamp = files.stamp(self._lake, self._content)
+                check()  # or others may have changed what it was taken of
+                self._stamp = stamp
 
     def _stored(self) -> tuple[str, ...]:
         return (*self._content.entries, *self.broken, *self.plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from strandline.jobs.catalog import drops, manifest, replacements
 from strandline.jobs.catalog.as_json import StoredDefinition, from_json
@@ -15,7 +15,7 @@ from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import Definition, Function, PlainView, Source
 from strandline.state_store.errors import CorruptState, FormatNewer
 from strandline.state_store.layout import LakeLayout, name_of
-from strandline.state_store.paths import LakePath, files_in
+from strandline.state_store.paths import LakePath, files_in, marks_below
 from strandline.state_store.wording import Name, sentence
 
 
@@ -58,7 +58,19 @@ class Content:
         """The same with this definition, in place of the one of its name or of its broken file."""
         name = entry.definition.name
         entries = {**self.entries, name: entry}
-        return replace(self, entries=_in_order(entries.values()), broken=_without(self.broken, name))
+        last = name not in self.entries and name not in self.broken and self._is_last(entry)
+        return replace(
+            self, entries=entries if last else _in_order(entries.values()), broken=_without(self.broken, name)
+        )
+
+    def _is_last(self, entry: CatalogEntry) -> bool:
+        """True if it is made after all others, and none of them reads it."""
+        name = entry.definition.name
+        return all(
+            each.sequence < entry.sequence
+            and (isinstance(each.definition, Source) or name not in each.definition.inputs)
+            for each in self.entries.values()
+        )
 
     def with_function(self, function: Function) -> Content:
         """The same with this function, in place of the one of its name or of its broken file."""
@@ -88,6 +100,20 @@ def read(lake: LakeLayout) -> Content:
         begun,
         {each.definition.name: each.definition for each in entries if isinstance(each.definition, PlainView)},
     )
+
+
+def stamp(lake: LakeLayout, content: Content) -> object | None:
+    """What tells the files of a catalog, whose lock is held, from those of any other moment; None: nothing does.
+
+    Whoever defines something changes the manifest, which has a checksum of each file. That a file was changed beside
+    it, its mark tells: its place and time on a disk, its etag in an object store.
+    """
+    if content.begun:  # which definition stands, a table says
+        return None
+    try:
+        return lake.definitions.read_bytes(), marks_below(lake.catalog, ".json")
+    except FileNotFoundError:
+        return None
 
 
 _Read = tuple[list[StoredDefinition], dict[str, Broken]]
@@ -153,7 +179,7 @@ def _read_folder(folder: LakePath, contents: dict[str, bytes], *, functions: boo
         name, data = name_of(path.stem), b""
         try:
             data = contents[manifest.key_of(name, function=functions)] = path.read_bytes()
-            stored = from_json(data, where=str(path))
+            stored = _stored(data, str(path))
             found = stored.definition
             if found.name != name or isinstance(found, Function) != functions:
                 raise CorruptState(sentence("the catalog file holds '{}'", Name(found.name)), where=str(path))
@@ -167,6 +193,11 @@ def _read_folder(folder: LakePath, contents: dict[str, bytes], *, functions: boo
             contents[manifest.key_of(name, function=functions)] = data
             broken[name] = Broken(name, path, data, f"the catalog file cannot be read: {error}", function=functions)
     return whole, broken
+
+
+@lru_cache(maxsize=4096)  # one command reads a catalog several times, and its files are the same
+def _stored(data: bytes, where: str) -> StoredDefinition:
+    return from_json(data, where=where)
 
 
 def _without(broken: Mapping[str, Broken], name: str) -> dict[str, Broken]:

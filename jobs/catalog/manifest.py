@@ -8,6 +8,9 @@ state before and after (empty: there is no file), and after it with that alone: 
 states. Whoever changes it holds the catalog's lock; a reader looks at it before and after the files.
 
 A lake of an older version has none until its first change. One that does not read back is as none, and made anew.
+
+It has a line for each definition, and each definition changes it: so what was read or written last is remembered, and
+of an entry its text.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from strandline.state_store.checksum import members_in, of_members, sealed_members
+from strandline.state_store.checksum import members_in, of_members, sealed_text
 from strandline.state_store.files import replace
 from strandline.state_store.formats import check_format
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
@@ -44,9 +48,17 @@ class KnownFile:
     states: tuple[str, ...]
     about: Mapping[str, Any]
 
+    @cached_property
+    def text(self) -> str:
+        """The entry as JSON, its members in the order of their names."""
+        return json.dumps({"about": dict(self.about), "states": list(self.states)}, sort_keys=True)
+
 
 Manifest = Mapping[str, KnownFile]
 """What is known of each file, by the key of its definition."""
+
+_LATEST: Final[dict[bytes, Manifest]] = {}
+"""The manifest that this process has read or written last, by its bytes. Nobody changes it."""
 
 
 def key_of(name: str, *, function: bool = False) -> str:
@@ -61,12 +73,17 @@ def read(lake: LakeLayout) -> Manifest | None:
         FormatNewer: a later version wrote it.
     """
     try:
-        members = members_in(lake.definitions.read_bytes())
+        data = lake.definitions.read_bytes()
+        if (latest := _LATEST.get(data)) is not None:
+            return latest
+        members = members_in(data)
         check_format("the manifest of the catalog", members.get("format", _FORMAT), _FORMAT, str(lake.definitions))
         files = members["files"]
-        return {key: KnownFile(tuple(each["states"]), each.get("about", {})) for key, each in files.items()}
+        found = {key: KnownFile(tuple(each["states"]), each.get("about", {})) for key, each in files.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    _remember(data, found)
+    return found
 
 
 def path_of(key: str, lake: LakeLayout) -> LakePath:
@@ -134,6 +151,7 @@ def _as_they_are(lake: LakeLayout) -> dict[str, KnownFile]:
     return found
 
 
+@lru_cache(maxsize=4096)  # the files of a catalog are read again and again, and hardly ever are others
 def _state(data: bytes) -> str:
     """The checksum of a file's members: blanks, line ends and the format do not count."""
     try:
@@ -145,5 +163,12 @@ def _state(data: bytes) -> str:
 
 
 def _write(files: Manifest, lake: LakeLayout) -> None:
-    plain = {key: {"states": list(each.states), "about": dict(each.about)} for key, each in sorted(files.items())}
-    replace(lake.definitions, sealed_members({"files": plain}))
+    entries = ", ".join(f"{json.dumps(key)}: {each.text}" for key, each in sorted(files.items()))
+    data = sealed_text(f'{{"files": {{{entries}}}}}')
+    replace(lake.definitions, data)
+    _remember(data, dict(files))
+
+
+def _remember(data: bytes, files: Manifest) -> None:
+    _LATEST.clear()
+    _LATEST[data] = files

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.jobs.catalog import files
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Definition, InsertQuery, Source, View
@@ -121,6 +122,37 @@ def test_a_name_is_taken_once_even_by_two_catalogs(lake: LakeLayout) -> None:
     first.add(source("s"))
     with pytest.raises(NameTaken, match="'s'"):
         second.add(source("s"))
+
+
+def test_the_files_are_read_again_only_after_others_changed_them(
+    lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script of many definitions: each sees all before it, and what another process does between two of them."""
+    one, other, reads = Catalog(lake), Catalog(lake), []
+    read = files.read
+    monkeypatch.setattr(files, "read", lambda where: (reads.append(where), read(where))[1])
+    for number in range(5):
+        one.add(source(f"s{number}"))
+    assert len(reads) == 1  # the first, which finds whatever was defined since the catalog was made
+    other.add(view("v", "s0"))
+    with pytest.raises(NameTaken):
+        one.add(source("v"))
+    assert one.names() == (*(f"s{number}" for number in range(5)), "v")
+    other.remove("v")
+    one.add(source("v"))
+    assert Catalog(lake).names() == one.names()
+    assert one.get("v") == source("v")
+
+
+def test_a_file_that_is_broken_between_two_changes_is_found_by_the_second(lake: LakeLayout) -> None:
+    catalog = Catalog(lake)
+    catalog.add(source("a"))
+    catalog.add(source("b"))
+    overwrite(lake.catalog / "a.json", (lake.catalog / "a.json").read_bytes()[:-9])
+    catalog.add(source("c"))
+    assert [*catalog.broken] == ["a"]
+    with pytest.raises(CorruptState):
+        catalog.get("a")
 
 
 def test_adding_from_many_threads_loses_nothing(lake: LakeLayout) -> None:
