@@ -27,6 +27,7 @@ from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, late_rows, maintenance
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.ivm.rules.upserts import difference
+from strandline.jobs.ivm.spark_names import proved
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import NotBound, NotSupported
@@ -166,6 +167,8 @@ def bind_on_spark(text: BoundText) -> None:
 
 @lru_cache(maxsize=512)  # a process that defines one view in many lakes, as a test does, binds its texts once
 def _find_columns(text: str, relations: tuple[tuple[str, Columns], ...]) -> None:
+    if proved(text, {name: [column for column, _ in columns] for name, columns in relations}):
+        return
     engine = engine_of("spark")
     schema: dict[str, object] = {
         name: {column: engine.type(sql_type) for column, sql_type in columns} for name, columns in relations

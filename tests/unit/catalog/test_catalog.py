@@ -128,9 +128,15 @@ def test_the_files_are_read_again_only_after_others_changed_them(
     lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script of many definitions: each sees all before it, and what another process does between two of them."""
-    one, other, reads = Catalog(lake), Catalog(lake), []
+    one, other = Catalog(lake), Catalog(lake)
+    reads: list[LakeLayout] = []
     read = files.read
-    monkeypatch.setattr(files, "read", lambda where: (reads.append(where), read(where))[1])
+
+    def counted(where: LakeLayout) -> files.Content:
+        reads.append(where)
+        return read(where)
+
+    monkeypatch.setattr(files, "read", counted)
     for number in range(5):
         one.add(source(f"s{number}"))
     assert len(reads) == 1  # the first, which finds whatever was defined since the catalog was made
