@@ -6,6 +6,7 @@ Names are always quoted. A division by zero is NULL, an element or key that is n
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
@@ -22,6 +23,7 @@ from strandline.jobs.functions.scalars.maps import LAST_WINS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.types_text import type_of
 
+_SPARK, _DUCKDB = Spark(), DuckDB()
 _Write = Callable[[Any, Any], str]
 
 
@@ -161,7 +163,7 @@ class SparkSqlGenerator(SparkGenerator):
 
     @classmethod
     def text(cls, tree: exp.Expr) -> str:
-        return str(cls(dialect=Spark(), identify=True, comments=False).generate(tree))
+        return str(cls(dialect=_SPARK, identify=True, comments=False).generate(tree))
 
 
 class DuckDbSqlGenerator(DuckDBGenerator):
@@ -197,7 +199,7 @@ class DuckDbSqlGenerator(DuckDBGenerator):
 
     @classmethod
     def text(cls, tree: exp.Expr) -> str:
-        return str(cls(dialect=DuckDB(), identify=True, comments=False).generate(tree))
+        return str(cls(dialect=_DUCKDB, identify=True, comments=False).generate(tree))
 
 
 _GENERATORS: dict[str, type[SparkSqlGenerator] | type[DuckDbSqlGenerator]] = {
@@ -208,7 +210,18 @@ _GENERATORS: dict[str, type[SparkSqlGenerator] | type[DuckDbSqlGenerator]] = {
 
 def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
     """An elaborated expression as text for an engine; functions that are not ours are written as they are."""
+    if type(expression) is exp.Column:  # two of three: the generator takes longer to be made than to write it
+        parts = expression.parts
+        if all(type(part) is exp.Identifier for part in parts):
+            return _column(dialect, tuple((part.name, bool(part.args.get("quoted"))) for part in parts))
     return _GENERATORS[dialect].text(expression)
+
+
+@lru_cache(maxsize=4096)
+def _column(dialect: Literal["spark", "duckdb"], parts: tuple[tuple[str, bool], ...]) -> str:
+    names = [exp.Identifier(this=name, quoted=is_quoted) for name, is_quoted in reversed(parts)]
+    column = exp.Column(**dict(zip(("this", "table", "db", "catalog"), names, strict=False)))
+    return _GENERATORS[dialect].text(column)
 
 
 def _can_clash(pairs: list[exp.PropertyEQ]) -> bool:

@@ -45,8 +45,6 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import duckdb
-
     from strandline.state_store.duckdb.engine import DuckDBEngine
 
 
@@ -61,7 +59,8 @@ class Binding:
     """
 
     def __init__(self) -> None:
-        self._with_functions: DuckDBEngine | None = None
+        self._without_functions: EmptyTables | None = None
+        self._with_functions: EmptyTables | None = None
         self._bound: list[Definition] = []
 
     def check(self, definition: Definition, catalog: Catalog) -> None:
@@ -80,21 +79,20 @@ class Binding:
         texts += recomputation(definition, catalog)
         if texts:
             functions = Library(catalog.functions.values(), ())
-            with self._engine(catalog).connection() as connection:
-                bind_on_duckdb(connection, texts, functions)
+            bind_on_duckdb(self._tables(catalog), texts, functions)
         for first, *_ in forms:
             # Binding by sqlglot is slow: the text with the most parts, of the form that is run first, stands for all.
             if "spark" in engines_for(first):
                 bind_on_spark(changes_of(first, "spark"))
         self._bound.append(definition)
 
-    def _engine(self, catalog: Catalog) -> DuckDBEngine:
-        """An engine on which texts are bound; one of these statements' own where there are functions, which DuckDB
-        knows by their names alone."""
+    def _tables(self, catalog: Catalog) -> EmptyTables:
+        """Tables over which texts are bound; on an engine of these statements' own where there are functions, which
+        DuckDB knows by their names alone."""
         if not catalog.functions:
-            return _engine_without_functions()
-        if self._with_functions is None:
-            self._with_functions = _new_engine()
+            self._without_functions = self._without_functions or EmptyTables(_engine_without_functions())
+            return self._without_functions
+        self._with_functions = self._with_functions or EmptyTables(_new_engine())
         return self._with_functions
 
 
@@ -112,8 +110,35 @@ def _engine_without_functions() -> DuckDBEngine:
 # Binding on DuckDB: DuckDB resolves every name and type of a text over empty tables, and runs nothing.
 
 
-def bind_on_duckdb(connection: duckdb.DuckDBPyConnection, texts: Iterable[BoundText], functions: Library) -> None:
-    """Bind the texts on a connection whose temporary tables nobody else reads.
+class EmptyTables:
+    """The relations of texts as empty tables, on a connection of their own. Not safe for two threads.
+
+    Most texts read what the one before has read, so a table stays until a text needs another one in its place.
+    """
+
+    def __init__(self, engine: DuckDBEngine) -> None:
+        self._engine = engine  # it ends with its last reader
+        self.connection = engine.cursor()
+        self._there: dict[str, Columns] = {}
+
+    def put(self, text: BoundText) -> None:
+        """Make the relations that a text may name, those that it names, and leave no other one of a name in it."""
+        engine = engine_of("duckdb")
+        for name in {**self._there, **text.relations}:
+            columns, quoted = text.relations.get(name), engine.name(name)
+            if self._there.get(name) == columns or not (quoted in text.text or name in text.text):
+                continue
+            if columns is None:
+                self.connection.execute(f"DROP TABLE {quoted}")
+                del self._there[name]
+                continue
+            listed = ", ".join(f"{engine.name(column)} {engine.type(of)}" for column, of in columns)
+            self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted} ({listed})")
+            self._there[name] = columns
+
+
+def bind_on_duckdb(tables: EmptyTables, texts: Iterable[BoundText], functions: Library) -> None:
+    """Bind the texts.
 
     Raises:
         NotBound: a name, function or type of a text is not there.
@@ -128,18 +153,11 @@ def bind_on_duckdb(connection: duckdb.DuckDBPyConnection, texts: Iterable[BoundT
         duckdb.SyntaxException,
         duckdb.NotImplementedException,
     )
-    engine = engine_of("duckdb")
-    there: dict[str, Columns] = {}
     for each in texts:
-        for name, columns in each.relations.items():
-            quoted = engine.name(name)
-            if there.get(name) != columns and (quoted in each.text or name in each.text):
-                listed = ", ".join(f"{engine.name(column)} {engine.type(of)}" for column, of in columns)
-                connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted} ({listed})")
-                there[name] = columns
-        functions.declare_duckdb(connection, each.text)
+        tables.put(each)
+        functions.declare_duckdb(tables.connection, each.text)
         try:
-            connection.sql(each.text)
+            tables.connection.sql(each.text)
         except faults as error:
             raise NotBound.by("DuckDB", each.what, str(error)) from error
         except duckdb.Error:

@@ -56,6 +56,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from strandline.state_store.errors import Action, InternalError, StrandlineError
@@ -114,8 +115,8 @@ class UnknownName(SqlError):
         cls, what: str, name: str, known: Iterable[str], *, line: int | None = None, column: int | None = None
     ) -> UnknownName:
         """Build the error for a name of a `what` ("column", "table"), with the nearest known names as the hint."""
-        known = sorted(set(known))
-        close = get_close_matches(name, known, n=3, cutoff=0.6)
+        known = tuple(sorted(set(known)))
+        close = _nearest(name, known)
         shown = close or known[:8]
         hint = None
         if close:
@@ -125,6 +126,11 @@ class UnknownName(SqlError):
         made = cls(f"unknown {what} '{name}'", line=line, column=column, hint=hint)
         made.of_lake = what in _OF_A_LAKE
         return made
+
+
+@lru_cache(maxsize=256)  # whoever tries whether a name is there asks for the same one again and again
+def _nearest(name: str, known: tuple[str, ...]) -> list[str]:
+    return get_close_matches(name, known, n=3, cutoff=0.6)
 
 
 _OF_A_LAKE = {

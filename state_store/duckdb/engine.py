@@ -103,11 +103,15 @@ class DuckDBEngine:
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection whose views and temporary tables nobody else sees; they end with it."""
-        connection = self._database.cursor()
+        connection = self.cursor()
         try:
             yield connection
         finally:
             connection.close()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection as of `connection`, for whoever closes it or lets it go."""
+        return self._database.cursor()
 
 
 # Changes that this process committed a moment ago: whoever reads the table next need not read them back from disk.

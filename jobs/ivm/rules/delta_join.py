@@ -140,9 +140,8 @@ def _select(core: Core, found: Sequence[Term], step: int | None, engine: Engine)
     Args:
         step: the number of the first term; None: these are all rows, not changes.
     """
-    joined = join_of(core)
-    if len(found) > 1 or joined.named.layers:
-        return _of_terms(joined, found, step, engine)
+    if len(found) > 1 or named_in(core).layers:
+        return _of_terms(join_of(core), found, step, engine)
     parts = [typed(column, engine) for column in core.columns] + _mark(found[0], step)
     source = from_text(_source(core, found[0]), engine) + _expand_text(core, engine)
     # `SELECT RANK() OVER ()` reads no column of its one row.
@@ -183,20 +182,27 @@ class Joined:
     above: Core
 
 
+def named_in(core: Core) -> NamedOnce:
+    """What is computed of a core's joined rows first: of its columns, of what it expands, and of its condition."""
+    return named_once(_trees(core), frozenset((ITEM, *(each.name for each in core.expand))))
+
+
+def _trees(core: Core) -> list[exp.Expression]:
+    trees = [each.expression for each in (*core.columns, *core.expand)]
+    return trees + ([core.where] if core.where is not None else [])
+
+
 def join_of(core: Core) -> Joined:
     """Cut a core in two."""
-    trees = [each.expression for each in (*core.columns, *core.expand)]
-    trees += [core.where] if core.where is not None else []
     number = {each.alias: place for place, each in enumerate(core.inputs)}
     # By the input's number: aliases may have dots in them.
     read = {
         (each.table, each.name): f"{number[each.table]}.{each.name}"
-        for tree in trees
+        for tree in _trees(core)
         for each in columns_in(tree)
         if each.table
     }
-    named = named_once(trees, frozenset((ITEM, *(each.name for each in core.expand))))
-    named = named.over({place: exp.column(name, quoted=True) for place, name in read.items()})
+    named = named_in(core).over({place: exp.column(name, quoted=True) for place, name in read.items()})
     made = iter(named.trees)
 
     def over(outputs: tuple[Output, ...]) -> tuple[Output, ...]:

@@ -299,8 +299,8 @@ def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
     if isinstance(stage, LatestStage):
         return
     for core in body_of(stage):
-        for condition, *forms in _conditions(core) if _is_read(core, text, engine) else ():
-            if not any(lower(form, engine.dialect) in text for form in (condition, *forms)):
+        for condition in _conditions(core) if _is_read(core, text, engine) else ():
+            if not any(lower(form, engine.dialect) in text for form in _forms(core, condition)):
                 raise ConditionLost.of(view, sql_of(condition))
     if isinstance(stage, AnalyticStage) and stage.keep is not None:
         _, keep = shown(stage)
@@ -312,13 +312,20 @@ def check_written(view: str, stage: Stage, text: str, engine: Engine) -> None:
             raise ConditionLost.of(view, f"{call.function} … FILTER (WHERE {sql_of(call.filter)})")
 
 
-def _conditions(core: Core) -> Iterator[tuple[exp.Expression, ...]]:
-    """Each condition of a core, in the forms that a text may have it in."""
-    yield from ((each.on,) for each in core.inputs if each.on is not None)
+def _conditions(core: Core) -> Iterator[exp.Expression]:
+    """Each condition of a core."""
+    yield from (each.on for each in core.inputs if each.on is not None)
     if core.where is not None:
+        yield core.where
+
+
+def _forms(core: Core, condition: exp.Expression) -> Iterator[exp.Expression]:
+    """The forms that a text may have a condition of a core in."""
+    yield condition
+    if condition is core.where:
         above = join_of(core).above.where
         assert above is not None
-        yield core.where, above
+        yield above
 
 
 def _is_read(core: Core, text: str, engine: Engine) -> bool:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm import binding
-from strandline.jobs.ivm.binding import Binding, BoundText
+from strandline.jobs.ivm.binding import Binding, BoundText, EmptyTables
 from strandline.jobs.model.errors import ConditionLost, NotBound
 from strandline.jobs.model.settings import FunctionSettings, Settings
+from strandline.jobs.model.types import INT
 from strandline.jobs.session.interpreter import Interpreter
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
@@ -66,7 +66,7 @@ def test_random_views_are_bound(seed: int) -> None:
 def test_duckdb_binds_each_text(what: str, session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
     bind = binding.bind_on_duckdb
 
-    def sabotaged(db: duckdb.DuckDBPyConnection, found: Iterable[BoundText], functions: Library) -> None:
+    def sabotaged(db: EmptyTables, found: Iterable[BoundText], functions: Library) -> None:
         bind(db, [replace(each, text=wrong(each.text)) if each.what == what else each for each in found], functions)
 
     monkeypatch.setattr(binding, "bind_on_duckdb", sabotaged)
@@ -128,3 +128,16 @@ def test_users_functions_are_bound_by_their_types(session: Interpreter) -> None:
         CREATE MATERIALIZED VIEW v AS SELECT k, SUM(fails(0) + fails(n)) AS x FROM t GROUP BY k;""",
     )
     assert session.catalog.find("v") is not None
+
+
+def test_a_table_of_the_text_before_is_no_relation_of_this_one() -> None:
+    """The tables stay between texts; what one text may read, the next one may not."""
+    tables, none = EmptyTables(binding._new_engine()), Library((), ())
+    first = BoundText("the first", 'SELECT k, n FROM "delta_t" JOIN self_old USING (k)', {})
+    relations = {"delta_t": (("k", INT),), "self_old": (("k", INT), ("n", INT))}
+    binding.bind_on_duckdb(tables, [replace(first, relations=relations)], none)
+    with pytest.raises(NotBound, match="self_old"):
+        binding.bind_on_duckdb(tables, [replace(first, relations={"delta_t": relations["delta_t"]})], none)
+    binding.bind_on_duckdb(tables, [replace(first, relations=relations)], none)
+    with pytest.raises(NotBound, match='"n" not found'):
+        binding.bind_on_duckdb(tables, [replace(first, relations={**relations, "self_old": (("k", INT),)})], none)
