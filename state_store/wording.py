@@ -9,7 +9,7 @@ applies to these alone: a user's value, a column or a topic of the same spelling
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 Written = Callable[[str], str]
@@ -76,6 +76,17 @@ def joined(separator: str, texts: Iterable[str]) -> Text:
 def quoted(stored: Iterable[str]) -> Text:
     """Names in quotes, with commas between them."""
     return joined(", ", (sentence("'{}'", Name(each)) for each in stored))
+
+
+_LISTED, _NAMED = 20, 12
+"""A list of so many names is read; of a longer one the first few tell which list it is."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas between them; of many the first ones, and how many more there are."""
+    if len(names) <= _LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED:,} more"
 
 
 def as_json(text: str) -> str | list[str | dict[str, str]]:

@@ -238,16 +238,25 @@ def _applied(what: str, settings: Settings) -> str:
     return applied.pipeline
 
 
+_TABLES_SHOWN = 20
+"""Of a run with more tables those are shown that it changed, and those that say something of it."""
+
+
 def _summary(report: RunReport, name_map: NameMap) -> str:
     epochs = "1 epoch" if report.epochs == 1 else f"{report.epochs} epochs"
     lines = [f"pipeline '{report.pipeline}': {epochs} in {report.seconds:.1f} s"]
-    for table in report.tables:
+    shown = [each for each in report.tables if each.inserted or each.deleted or each.early]
+    shown = shown if len(report.tables) > _TABLES_SHOWN else [*report.tables]
+    for table in shown:
         changed = f"+{table.inserted} −{table.deleted}"
         late = f", {table.late} late rows left out" if table.late else ""
         early = "".join(f", {each.in_words(name_map.of(each.table))}" for each in table.early)
         lines.append(
             f"  {name_map.of(table.name)}: {table.rows} rows ({changed}), version {table.version}{late}{early}"
         )
+    same = len(report.tables) - len(shown)
+    if same:
+        lines.append(f"  {same} {'table' if same == 1 else 'tables'} more: no row changed")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import InsertQuery, Source
 from strandline.jobs.run.pipeline import loaded
 from strandline.state_store.layout import LakeLayout
+from strandline.state_store.wording import listed
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
@@ -34,11 +35,11 @@ class Outlook:
         return sum(self.waiting.values())
 
     def __str__(self) -> str:
-        sources = ", ".join(f"{name} ({count:,})" for name, count in self.waiting.items())
+        sources = listed([f"{name} ({count:,})" for name, count in self.waiting.items()])
         events = f"{self.events:,} event{'' if self.events == 1 else 's'}"
         lines = [f"pipeline '{self.pipeline}': {events} to take in"]
         lines += [f"  sources: {sources}"] if sources else []
-        lines += [f"  views: {', '.join(self.views)}"] if self.views else []
+        lines += [f"  views: {listed(self.views)}"] if self.views else []
         return "\n".join(lines)
 
 

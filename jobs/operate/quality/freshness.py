@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.run.heartbeat import Heartbeat
 
 
 _NEVER: Final = -1
@@ -36,7 +37,7 @@ _NEVER: Final = -1
 
 
 class Waiting:
-    """What waits above the views of one lake. Each topic and table is looked at once.
+    """What waits above the views of one lake. Each topic, table and heartbeat is looked at once.
 
     Args:
         heads: of the lake's tables, at that moment.
@@ -47,6 +48,7 @@ class Waiting:
         self.heads = heads
         self._catalog, self._lake, self._log = catalog, heads.lake, log
         self._known: dict[str, int | None] = {}
+        self._beats: dict[str, Heartbeat | None] = {}
 
     def seconds(self, name: str, now_ms: int) -> float:
         """The staleness of a definition's rows; 0 when nothing waits. Raises as `since`."""
@@ -115,7 +117,7 @@ class Waiting:
     def _looked_at(self, definition: Definition, read: str) -> int:
         """The moment before which its pipeline has looked at the commits of what a definition reads; 0 when that is not
         known. What the pipeline commits itself during a refresh, the views above take in before its end."""
-        beat = read_beat(self._lake, definition.pipeline)
+        beat = self._beat(definition.pipeline)
         if beat is None or beat.refreshed is None or definition.name in beat.failures:
             return 0
         began, ended = beat.waiting.get(definition.name, (beat.refreshed, beat.settled))
@@ -124,6 +126,11 @@ class Waiting:
             return began
         held = isinstance(above, View | Source) and Ownership.read(above.options).blocking
         return began if held else ended
+
+    def _beat(self, pipeline: str) -> Heartbeat | None:
+        if pipeline not in self._beats:
+            self._beats[pipeline] = read_beat(self._lake, pipeline)
+        return self._beats[pipeline]
 
     def _reflected(self, table: str) -> dict[str, int]:
         """{input: version} by the vectors of a table and of the inner stages that stand in it."""

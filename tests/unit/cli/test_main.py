@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from strandline.jobs.cli import main as cli
 from strandline.jobs.cli.output import CommandOutput
 from strandline.jobs.cli.prompt import answer, complete
-from strandline.jobs.model.report import RunReport
+from strandline.jobs.model.report import EarlyEvents, RunReport, TableReport
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run import pipeline
 from strandline.jobs.session.interpreter import Interpreter
@@ -113,6 +113,28 @@ def test_apply_and_run_do_not_execute_inserts(lake: LakeLayout, monkeypatch: pyt
     assert objects(out) == [{"topic": "package_checkins_topic", "partitions": 3, "records": 0}]
     assert invoke("run", "package_locations")[0] == 0
     assert len(drained) == 2
+
+
+def test_a_run_of_many_tables_tells_of_those_that_it_changed(lake: LakeLayout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def table(number: int) -> TableReport:
+        changed = 2 if number in (3, 40) else 0
+        early = (EarlyEvents("s", "t", 1, 9),) if number == 7 else ()
+        return TableReport(f"v{number}", 1, 1, 5, 9, changed, 0, 0.1, {}, {}, "delta", "", "", early=early)
+
+    def drain(_settings: Settings, name: str, **_: object) -> RunReport:
+        return RunReport(name, 1, 0.5, tuple(map(table, range(count))))
+
+    monkeypatch.setattr(pipeline, "drain", drain)
+    count = 50
+    assert invoke("run", str(FILE))[2].splitlines()[-5:] == [
+        "pipeline 'package_locations': 1 epoch in 0.5 s",
+        "  v3: 5 rows (+2 −0), version 1",
+        "  v7: 5 rows (+0 −0), version 1, 1 of 9 events found no row of t that early",
+        "  v40: 5 rows (+2 −0), version 1",
+        "  47 tables more: no row changed",
+    ]
+    count = 20
+    assert len([line for line in invoke("run", str(FILE))[2].splitlines() if " rows (" in line]) == 20
 
 
 def test_status_shows_runs_and_alerts_below_the_tables(filled: LakeLayout) -> None:

@@ -32,6 +32,12 @@ def test_what_waits_is_known_before_anything_starts(settings: Settings) -> None:
     assert str(found) == "pipeline 'default': 2 events to take in\n  sources: s (2)\n  views: v"
 
 
+def test_of_many_views_the_first_are_named() -> None:
+    views = tuple(f"v{number}" for number in range(200))
+    assert str(Outlook("shop", {}, views)).splitlines()[-1] == f"  views: {', '.join(views[:12])} and 188 more"
+    assert str(Outlook("shop", {}, views[:20])).splitlines()[-1] == f"  views: {', '.join(views[:20])}"
+
+
 def test_a_log_gets_a_line_for_each_epoch_and_no_thread(capsys: pytest.CaptureFixture[str]) -> None:
     before = threading.active_count()
     with shown(Outlook("shop", {"s": 2}, ("v",))) as watch:

@@ -11,12 +11,15 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.verdict import Verdict
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import View
+from strandline.jobs.operate.quality import freshness
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.health_checks import HealthChecks
+from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
@@ -82,6 +85,23 @@ def test_a_commit_of_an_input_waits_until_a_refresh_looked_at_it(made: MadeLake)
     beat(made, committed + 1, {"totals": "it stopped"})
     assert waiting(made).since("totals") == committed
     assert waiting(made).since("owned") == committed, "what reads a stopped view is as stale as that"
+
+
+def test_a_heartbeat_is_read_once_for_all_views_of_a_pipeline(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a report of each of their tables: to read it for each view is quadratic."""
+    made.visits([(0, "a", 1.0)], {0: 4, 1: 4})
+    beat(made, 1)
+    read: list[str] = []
+
+    def counted(lake: LakeLayout, pipeline: str) -> Heartbeat | None:
+        read.append(pipeline)
+        return read_beat(lake, pipeline)
+
+    monkeypatch.setattr(freshness, "read_beat", counted)
+    found = waiting(made)
+    assert [found.versions(name) for name in ("totals", "spread", "totals")] == [1, 1, 1]
+    assert found.since("totals") is not None
+    assert read == ["shop"]
 
 
 def test_what_the_pipeline_commits_during_a_refresh_is_looked_at_before_its_end(made: MadeLake) -> None:
