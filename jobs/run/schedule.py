@@ -25,6 +25,7 @@ from strandline.state_store.wording import quoted, sentence
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.options import Expectation
+    from strandline.jobs.model.types import SqlType
     from strandline.state_store.layout import LakeLayout
 
 
@@ -79,7 +80,8 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     Raises:
         RefreshFailed: they read each other in a circle.
     """
-    plans = [(d, _planned(d, catalog)) for d in definitions if _is_maintained(d)]
+    types = catalog.types
+    plans = [(d, _planned(d, catalog, types)) for d in definitions if _is_maintained(d)]
     planned = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
     todo = [_with_gates(item, catalog) for item in planned]
     levels: list[list[RefreshUnit]] = []
@@ -97,9 +99,9 @@ _KNOWN: dict[str, tuple[object, Plan]] = {}
 """{definition: what its plan was made from, its plan}, of this process, which may drain a pipeline again and again."""
 
 
-def _planned(definition: Definition, catalog: Catalog) -> Plan:
+def _planned(definition: Definition, catalog: Catalog, types: Mapping[str, SqlType]) -> Plan:
     """Plan a definition, unless it was planned from the same before."""
-    made_from = (*_below(definition, catalog).values(), dict(catalog.functions), catalog.types)
+    made_from = (*_below(definition, catalog).values(), dict(catalog.functions), types)
     known = _KNOWN.get(definition.name)
     if known is None or known[0] != made_from:
         known = _KNOWN[definition.name] = (made_from, plan(definition, catalog))

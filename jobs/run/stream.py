@@ -195,10 +195,17 @@ class PipelineStream:
         """
         stop = stop or Event()
         self._ticks.tick(self.sources, self.settings, self.lake)
-        self.refresh()
-        more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
-        if more and (in_driver or not self.session.started):
-            more = not self._drain_small(stop)
+        before = self.micro_batches
+        try:
+            more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
+            if more and (in_driver or not self.session.started):
+                more = not self._drain_small(stop)
+        except StrandlineError:
+            if self.micro_batches == before:
+                self.refresh()  # what the lake has does not wait for what it cannot have
+            raise
+        if self.micro_batches == before:  # each refreshes all views
+            self.refresh()
         if more and in_driver:
             raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
         while more and not stop.is_set():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.errors import SourceUnavailable, ViewsStopped
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.run import stream
 from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.layout import LakeLayout
@@ -49,6 +53,47 @@ def test_what_is_small_is_taken_in_by_the_driver(settings: Settings, lake: LakeL
         assert (report.epochs, {each.name: each.inserted for each in report.tables}["sales"]) == (1, 2)
         assert_correct(lake, "shop")
         assert rows(lake, "by_shop") == [("a", count, 2), ("b", count, 5)]
+
+
+def test_views_behind_are_refreshed_once_with_what_the_driver_takes_in(
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run was killed between its events and its views. Many views lag by changes of no row of theirs:
+    to look at each of them before the events, too, takes as long as all the rest."""
+    interpreter = Interpreter(settings, "shop")
+    list(interpreter.run(SHOP + "INSERT INTO sales VALUES ('a', 2);"))
+    refreshes = 0
+
+    def counted(*asked: Any) -> Refreshed:
+        nonlocal refreshes
+        refreshes += 1
+        if refreshes == 1:
+            raise KeyboardInterrupt
+        return refresh_all(*asked)
+
+    monkeypatch.setattr(stream, "refresh_all", counted)
+    with pytest.raises(KeyboardInterrupt):
+        drain(settings, "shop")
+    list(interpreter.run("INSERT INTO sales VALUES ('a', 3), ('c', 1);"))
+    assert (drain(settings, "shop").epochs, refreshes) == (1, 2)
+    assert rows(lake, "by_shop") == [("a", 2, 3), ("c", 1, 1)]
+    assert_correct(lake, "shop")
+    assert (drain(settings, "shop").epochs, refreshes) == (0, 3)
+
+
+def test_views_are_refreshed_though_the_topics_do_not_answer(
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(Interpreter(settings, "shop").run(SHOP))
+    lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}])
+
+    def silent(*_: object) -> bool:
+        raise SourceUnavailable("no broker answers", hint="start one")
+
+    monkeypatch.setattr(stream, "behind", silent)
+    with pytest.raises(SourceUnavailable):
+        drain(settings, "shop")
+    assert rows(lake, "by_shop") == [("a", 1, 2)]
 
 
 def test_a_drain_ends_where_the_topics_ended_when_it_began(settings: Settings, lake: LakeLayout) -> None:
