@@ -65,8 +65,12 @@ def create(path: LakePath, data: bytes) -> bool:
     return True
 
 
-def replace(path: LakePath, data: bytes) -> None:
-    """Write a file, replacing the one of that name: a reader sees the old one or the new one."""
+def replace(path: LakePath, data: bytes, *, for_good: bool = True) -> None:
+    """Write a file, replacing the one of that name: a reader sees the old one or the new one.
+
+    Args:
+        for_good: a power cut does not bring the old one back. Where that one is as right, one flush is saved.
+    """
     if isinstance(path, Location):
         failpoint("before-rename")
         path.replace(data)
@@ -79,7 +83,8 @@ def replace(path: LakePath, data: bytes) -> None:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-    sync_folder(path.parent)
+    if for_good:
+        sync_folder(path.parent)
 
 
 def write_new(path: LakePath, data: bytes) -> None:

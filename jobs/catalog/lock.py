@@ -7,9 +7,11 @@ lease ends with its time, so whoever holds it asks before each write whether it 
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from strandline.state_store.errors import WriterBusy
@@ -37,10 +39,25 @@ def locked(directory: LakePath) -> Iterator[Callable[[], None]]:
         with _leased(directory / "catalog.lease") as held:
             yield held.check
         return
-    make_folder(directory)
+    _ensure(directory)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield _held
+
+
+_FLUSHED: Final[dict[str, tuple[int, int]]] = {}
+"""The folders that this process has flushed the names of, each with its device and inode."""
+
+
+def _ensure(directory: Path) -> None:
+    """Make the folder unless it is there, and flush its name once: a script changes the catalog with each statement."""
+    with suppress(FileNotFoundError):
+        about = os.stat(directory)
+        if _FLUSHED.get(str(directory)) == (about.st_dev, about.st_ino):
+            return
+    make_folder(directory)
+    about = os.stat(directory)
+    _FLUSHED[str(directory)] = about.st_dev, about.st_ino
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def changing(lake: LakeLayout, key: str, data: bytes | None, about: Mapping[str,
         del files[key]
     else:
         files[key] = KnownFile((after,), about)
-    _write(files, lake)
+    _write(files, lake, for_good=False)  # the one before knows the file as it is now, too
 
 
 def forget(lake: LakeLayout, keys: tuple[str, ...]) -> None:
@@ -162,10 +162,10 @@ def _state(data: bytes) -> str:
         return f"{zlib.crc32(data):08x}"
 
 
-def _write(files: Manifest, lake: LakeLayout) -> None:
+def _write(files: Manifest, lake: LakeLayout, *, for_good: bool = True) -> None:
     entries = ", ".join(f"{json.dumps(key)}: {each.text}" for key, each in sorted(files.items()))
     data = sealed_text(f'{{"files": {{{entries}}}}}')
-    replace(lake.definitions, data)
+    replace(lake.definitions, data, for_good=for_good)
     _remember(data, dict(files))
 
 
