@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store import wording
 from strandline.state_store.checksum import EMPTY
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.formats import check_format
+
+if TYPE_CHECKING:
+    from strandline.state_store.delta.statement import Statement
 
 FORMAT: Final = 2
 """The format that is written and read. Another one is another version's."""
@@ -185,6 +188,8 @@ class Head:
 
     version: int
     record: CommitRecord
+    stated: Statement | None = field(default=None, compare=False, repr=False)
+    """What the entry of the version itself states of the table; None: nothing, or nobody has looked."""
 
     @property
     def at(self) -> TableVersion:

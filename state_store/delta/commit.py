@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from strandline.state_store.commits import COLUMNS, Head
+from strandline.state_store.commits import COLUMNS, CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.checkpoint import as_rows, removed_actions, write_checkpoint
 from strandline.state_store.delta.deletion_vectors import deleted_rows, write_vectors
@@ -27,6 +27,7 @@ from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.log import commit_file, commit_info, now_ms, write_commit
 from strandline.state_store.delta.schema import widened
 from strandline.state_store.delta.snapshot import moved_on, read_snapshot
+from strandline.state_store.delta.statement import Marks, Statement, table_mark
 from strandline.state_store.delta.statistics import ROWS_TAG, loosened, row_count, rows_tag, tagged_digest
 from strandline.state_store.errors import CommitConflict, CorruptState, DiskFailed, StoreError
 from strandline.state_store.failpoints import failpoint
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap64
 
-    from strandline.state_store.commits import CommitRecord
     from strandline.state_store.delta.data_files import Staged, StagedParts
     from strandline.state_store.delta.entry import Action
     from strandline.state_store.delta.snapshot import Snapshot, Snapshots
@@ -110,7 +110,7 @@ def commit(
     version = head.version + 1
     with Files(rows.staged, rows.instead.changes if rows.instead else None) as files:
         opened = read_snapshot if snapshots is None else snapshots.at
-        needed = rows.retracted or rows.instead is not None or not head.record.table
+        needed = rows.retracted or rows.instead is not None or not head.record.table or head.stated is None
         before = opened(path, head.version) if needed else None
         made = record.identified(before.table_id if before else head.record.table)
         actions = [log.commit_info("WRITE", made), transaction(path, made)]
@@ -125,11 +125,16 @@ def commit(
         if rows.staged is not None or files.vectors is not None:
             sync_folder(path)
         if before is not None:
-            moved_on(path, before, [actions])  # by the log it would have the rows that its record states
+            # By the log it would have the rows that its record states.
+            stated = moved_on(path, before, [actions]).statement
+        else:
+            assert head.stated is not None
+            stated = head.stated.after(actions)
+        actions = log.with_statement(actions, stated)
         flush_log(path)
         failpoint("before-log-entry")
     enter(path, head, actions, files)
-    return Head(version, made)
+    return Head(version, made, stated)
 
 
 def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRecord, merged: Merged) -> Head:
@@ -148,12 +153,35 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
         made = record.identified(before.table_id)
         added = [{"add": {**action["add"], "dataChange": False}} for action in merged.staged.flushed()]
         removed = [{"remove": {**removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
-        actions = [log.commit_info("OPTIMIZE", made), *added, *removed]
+        actions, stated = _stating(path, before, [log.commit_info("OPTIMIZE", made), *added, *removed])
         sync_folder(path)
         flush_log(path)
         failpoint("before-log-entry")
     enter(path, head, actions, files)
-    return Head(head.version + 1, made)
+    return Head(head.version + 1, made, stated)
+
+
+def commit_without_files(path: LakePath, head: Head, before: Snapshot, actions: Sequence[Action]) -> Head:
+    """Commit what needs no new file: columns that come, files that go. `commit_info` is the first of the actions.
+
+    Raises:
+        CommitConflict: another writer made that version.
+        CorruptState: the rows would not be those of the record.
+        DiskFailed: as of `commit`.
+    """
+    actions, stated = _stating(path, before, actions)
+    flush_log(path)
+    failpoint("before-log-entry")
+    enter(path, head, actions, Files())
+    record = CommitRecord.from_json(actions[0]["commitInfo"]["userMetadata"])
+    assert record is not None
+    return Head(head.version + 1, record, stated)
+
+
+def _stating(path: LakePath, before: Snapshot, actions: Sequence[Action]) -> tuple[list[Action], Statement]:
+    """The actions with what the table is after them."""
+    stated = moved_on(path, before, [actions]).statement
+    return log.with_statement(actions, stated), stated
 
 
 def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -> None:
@@ -319,7 +347,8 @@ def create_table(path: LakePath, schema_json: str, properties: Mapping[str, str]
     }
     make_folder(commit_file(path, 0).parent)
     failpoint("after-table-folder")
-    return write_commit(path, 0, [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}])
+    actions = [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}]
+    return write_commit(path, 0, log.with_statement(actions, Statement(0, Marks(), table_mark(metadata))))
 
 
 def new_table_id() -> str:
@@ -356,10 +385,8 @@ def widen(path: LakePath, head: Head, schema_json: str, record: CommitRecord) ->
     before = read_snapshot(path, head.version)
     wider = _wider(before, schema_json)
     made = replace(record, mode=COLUMNS, inserted=0, deleted=0).identified(before.table_id)
-    flush_log(path)
-    failpoint("before-log-entry")
-    enter(path, head, [commit_info("ADD COLUMNS", made), transaction(path, made), {"metaData": wider}], Files())
-    return Head(head.version + 1, made)
+    actions = [commit_info("ADD COLUMNS", made), transaction(path, made), {"metaData": wider}]
+    return commit_without_files(path, head, before, actions)
 
 
 def _wider(before: Snapshot, schema_json: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Log entry as bytes: one JSON action a line, and a checksum over all of them; and the hint to the last checkpoint.
 
-    {"commitInfo": {…, "userMetadata": "{\\"strandline\\":{\\"crc\\":\\"1f2e3d4c\\", …}}"}}
+    {"commitInfo": {…, "userMetadata": "{\\"strandline\\":{\\"crc\\":\\"1f2e3d4c\\", …}}", "strandline": {…}}}
     {"txn": …}  {"add": …}  {"remove": …}
 
 The checksum stands in our record. So a flipped bit anywhere in an entry of ours is noticed, also in the name of a file.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store.checksum import MARK, PLACE, intact, sealed
 from strandline.state_store.commits import CommitRecord
+from strandline.state_store.delta.statement import stated
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import replace
@@ -64,7 +65,20 @@ def decode(data: bytes, file: LakePath) -> tuple[list[Action], CommitRecord | No
         raise _corrupt(file, "has lost its record")
     if record is not None and not intact(data, CHECKSUM):
         raise _corrupt(file, "fails its checksum")
+    if record is not None:
+        _check_its_own(info, file)
     return actions, record
+
+
+def _check_its_own(info: dict[str, Any], file: LakePath) -> None:
+    """Raise CorruptState if the entry was written as that of another version."""
+    try:
+        found = stated(info)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _corrupt(file, "does not say what it is") from error
+    version = file.name.partition(".")[0]
+    if found is not None and version.isdecimal() and found.version != int(version):
+        raise _corrupt(file, f"is a copy of that of version {found.version}")
 
 
 def _corrupt(file: LakePath, what: str) -> CorruptState:

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.entry import ENGINE, Action, decode, encode, hinted_version
+from strandline.state_store.delta.statement import MEMBER, stated
 from strandline.state_store.errors import (
     CorruptState,
     ForeignWrite,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.statement import Statement
     from strandline.state_store.paths import LakePath
 
 
@@ -219,9 +221,28 @@ def write_commit(path: LakePath, version: int, actions: Sequence[Action]) -> boo
 
 
 def commit_info(operation: str, record: CommitRecord) -> Action:
-    """The action that says what a commit is, and carries its record."""
+    """The action that says what a commit is, and carries its record; `with_statement` completes it."""
     info = {"timestamp": now_ms(), "operation": operation, "operationParameters": {}, "engineInfo": ENGINE}
     return {"commitInfo": {**info, "userMetadata": record.to_json()}}
+
+
+def with_statement(actions: Sequence[Action], statement: Statement) -> list[Action]:
+    """A commit that states what the table is after it. `commit_info` is the first of the actions."""
+    info, *others = actions
+    return [{"commitInfo": {**info["commitInfo"], MEMBER: statement.as_json()}}, *others]
+
+
+def read_stated(path: LakePath, version: int) -> tuple[CommitRecord | None, Statement | None]:
+    """The record and the statement of the commit of `version`, each None where it has none; errors as of
+    `read_commit`."""
+    actions, record = _read(path, version)
+    return record, None if record is None else stated(info_of(actions))
+
+
+def info_of(actions: Sequence[Action]) -> Action:
+    """What a commit says of itself; empty where it does not."""
+    found: Action = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    return found
 
 
 def missing(path: LakePath) -> TableMissing:
@@ -287,7 +308,7 @@ def _read(path: LakePath, version: int) -> tuple[list[Action], CommitRecord | No
 
 
 def _commit(path: LakePath, version: int, actions: list[Action], record: CommitRecord | None) -> Commit:
-    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    info = info_of(actions)
     files: dict[str, list[DataFile]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
         for name, found in files.items():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.statement import Statement
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.paths import LakePath
 
@@ -43,7 +44,7 @@ def head(path: LakePath) -> Head | None:
         ForeignWrite: another tool changed rows since our newest commit.
     """
     newest = log.newest_version(path)
-    return None if newest is None else Head(newest, record_at(path, newest))
+    return None if newest is None else Head(newest, *_record_at(path, newest, ours=True))
 
 
 def version_at(path: LakePath, version: int) -> TableVersion:
@@ -95,15 +96,20 @@ def record_at(path: LakePath, version: int, *, ours: bool = True) -> CommitRecor
 
     Raises: as `version_at`; ForeignWrite only with `ours`.
     """
+    return _record_at(path, version, ours=ours)[0]
+
+
+def _record_at(path: LakePath, version: int, *, ours: bool) -> tuple[CommitRecord, Statement | None]:
+    """The record, and what the entry of the version itself states."""
     for number in range(version, -1, -1):
         try:
-            record = log.read_record(path, number)
+            record, stated = log.read_stated(path, number)
         except VersionGone:
             if number == version:
                 raise
             break
         if record is not None:
-            return record
+            return record, stated if number == version else None
         if ours:
             log.check_ours(path, log.read_commit(path, number))
     raise CorruptState(

@@ -16,6 +16,7 @@ import logging
 import os
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from strandline.state_store.commits import CommitRecord, is_record
 from strandline.state_store.delta import log
 from strandline.state_store.delta.entry import decode, rebuild_hint
-from strandline.state_store.delta.statistics import RowSums
+from strandline.state_store.delta.statement import MEMBER, Statement, stated, table_mark
+from strandline.state_store.delta.statistics import RowSums, unbounded
 from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.files import place_of
 from strandline.state_store.layout import name_of, table_at
@@ -62,6 +64,10 @@ class Snapshot:
     record: CommitRecord | None = None
     changed_since: bool = False
     """Another tool has changed rows since our newest record: nobody states what rows there are."""
+    stated: Statement | None = None
+    """What our newest entry since the checkpoint states; None: nothing, or another tool has made a commit since."""
+    base: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """The files of the checkpoint that it was read from."""
 
     @property
     def table_id(self) -> str:
@@ -83,8 +89,25 @@ class Snapshot:
 
     @property
     def difference(self) -> str:
-        """What the log says of the rows, where it is not what the record says; empty: it is, or nobody can tell."""
-        return "" if self.record is None else self.sums.difference(self.record, self.schema_json)
+        """What the log says of the rows, where it is not what was committed; empty: it is, or nobody can tell."""
+        if self.record is not None and self.record.table not in ("", self.table_id):
+            return f"its log is that of another table, '{self.table_id}'"
+        if self.stated is not None and self.stated.table != table_mark(self.metadata):
+            return "its columns or properties are others by the log"
+        found = "" if self.record is None else self.sums.difference(self.record, self.schema_json)
+        if not found and self.stated is not None and self.stated.marks.files != self.sums.marks.files:
+            return "it has other files by the log, or other deletion vectors"
+        return found
+
+    @property
+    def vouched(self) -> bool:
+        """False if what the log says of the files, their bounds among it, is not what was committed."""
+        return self.stated is None or self.stated.marks.said == self.sums.marks.said
+
+    @property
+    def statement(self) -> Statement:
+        """What the entry of this version states."""
+        return Statement(self.version, self.sums.marks, table_mark(self.metadata))
 
 
 def read_snapshot(path: LakePath, version: int) -> Snapshot:
@@ -120,7 +143,7 @@ def unproven_snapshot(path: LakePath, version: int) -> Snapshot:
         TableMissing, VersionGone, CorruptState: as of `read_snapshot`, but for the last.
     """
     first, state = next(_starts(path, version))
-    return _with_record(path, _after(path, version, state, log.read_entries(path, first, version)))
+    return _vouched(path, _with_record(path, _after(path, version, state, log.read_entries(path, first, version))))
 
 
 def moved_on(path: LakePath, before: Snapshot, commits: Sequence[Sequence[Action]]) -> Snapshot:
@@ -133,13 +156,21 @@ def moved_on(path: LakePath, before: Snapshot, commits: Sequence[Sequence[Action
         CorruptState: one of the commits is broken, or the files have not the rows that were committed.
     """
     state = _State(
-        before.metadata, before.protocol, dict(before.files), dict(before.transactions), before.sums, before.record
+        before.metadata,
+        before.protocol,
+        dict(before.files),
+        dict(before.transactions),
+        before.sums,
+        before.record,
+        info={MEMBER: before.stated.as_json()} if before.stated is not None else {},
+        base=before.base,
     )
     return _proven(path, _after(path, before.version + len(commits), state, commits))
 
 
 def _proven(path: LakePath, snapshot: Snapshot) -> Snapshot:
-    """The snapshot with its record. Raises CorruptState: its files have other rows."""
+    """The snapshot with its record; without bounds that nobody vouches for. Raises CorruptState: its files have other
+    rows."""
     found = _with_record(path, snapshot)
     if found.difference:
         raise CorruptState(
@@ -147,6 +178,24 @@ def _proven(path: LakePath, snapshot: Snapshot) -> Snapshot:
             where=f"{path}, version {found.version}",
             hint=rebuild_hint(name_of(path.name)),
         )
+    return _vouched(path, found)
+
+
+def _vouched(path: LakePath, snapshot: Snapshot) -> Snapshot:
+    """The snapshot without bounds that nobody vouches for: no file is left out by what was not committed.
+
+    First those of the checkpoint alone: a commit that found them wrong states what is left.
+    """
+    if snapshot.vouched:
+        return snapshot
+    base = snapshot.base
+    of_commits = {name: body for name, body in snapshot.files.items() if base.get(name) is not body}
+    without = {name: unbounded(body) for name, body in snapshot.files.items()}
+    for files in (without | of_commits, without):
+        found = replace(snapshot, files=files, sums=reduce(RowSums.plus, files.values(), RowSums()))
+        if found.vouched:
+            return found
+    _log.warning("the statistics of '%s' are others than were committed: it is read without them", path.name)
     return found
 
 
@@ -155,7 +204,8 @@ def _with_record(path: LakePath, snapshot: Snapshot) -> Snapshot:
     if snapshot.record is not None or snapshot.changed_since:
         return snapshot
     try:
-        return replace(snapshot, record=log.read_record(path, snapshot.version))
+        record, said = log.read_stated(path, snapshot.version)
+        return replace(snapshot, record=record, stated=said)
     except (VersionGone, CorruptState):  # nobody can tell then; who reads that commit is told
         return snapshot
 
@@ -164,7 +214,7 @@ def _after(path: LakePath, version: int, state: _State, commits: Iterable[Sequen
     try:
         for actions in commits:
             state.take(actions)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptState(sentence("a commit of '{}' does not read back", table_at(path)), where=str(path)) from error
     if "id" not in state.metadata:
         raise CorruptState(sentence("the log of '{}' says nothing about the table", table_at(path)), where=str(path))
@@ -177,6 +227,8 @@ def _after(path: LakePath, version: int, state: _State, commits: Iterable[Sequen
         state.sums,
         state.newest,
         state.changed_since,
+        state.stated,
+        state.base,
     )
 
 
@@ -193,11 +245,19 @@ class _State:
     changed_since: bool = False
     _said: str | None = None
     """The newest record as text: of the many commits since a checkpoint only the last one's is needed."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Where our newest entry states what the table is."""
+    base: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def newest(self) -> CommitRecord | None:
         """Our newest record; None after a commit of another tool that changes rows."""
         return self.record if self._said is None else CommitRecord.from_json(self._said)
+
+    @property
+    def stated(self) -> Statement | None:
+        """What our newest entry states; None after a commit of another tool."""
+        return stated(self.info)
 
     def take(self, actions: Sequence[Action]) -> None:
         """The actions of the next commit."""
@@ -222,8 +282,9 @@ class _State:
 
     def _note(self, actions: Sequence[Action]) -> None:
         """Note what the commit states of the rows; after one of another tool that changes some, nobody knows."""
-        info: Action = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        info = log.info_of(actions)
         said = info.get("userMetadata")
+        self.info = info if is_record(said) else {}
         if is_record(said):
             self._said, self.changed_since = said, False
         elif any(action.get(name, {}).get("dataChange") for action in actions for name in ("add", "remove")):
@@ -242,6 +303,7 @@ def _starts(path: LakePath, version: int) -> Iterator[tuple[int, _State]]:
             state = _State()
             state.take(actions)
             state.changed_since = False
+            state.base = dict(state.files)
             yield number, state
     yield -1, _State()
 

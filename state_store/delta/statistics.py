@@ -17,6 +17,7 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.state_store.delta.statement import Marks
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.tablespec import STATE
@@ -34,6 +35,8 @@ _LONGEST_TEXT: Final = 128
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 _ROWS_FIRST: Final = re.compile(r'\{"numRecords":(\d+),"minValues":\{.*\}\Z', re.DOTALL)
+
+_OF_COLUMNS: Final = frozenset({"minValues", "maxValues", "nullCount"})
 
 Predicate = Mapping[str, Collection[int] | Collection[str]]
 """{column: the values it may have}, all of one type; joined with AND."""
@@ -101,6 +104,15 @@ def without_nulls(stats: str) -> frozenset[str]:
         return frozenset(name for name, count in (plain | fields).items() if count == 0)
     except (ValueError, TypeError, AttributeError):
         return frozenset()
+
+
+def unbounded(body: Mapping[str, Any]) -> dict[str, Any]:
+    """An `add` action whose statistics say nothing of the columns: they leave no file out."""
+    try:
+        kept = {name: value for name, value in json.loads(body["stats"]).items() if name not in _OF_COLUMNS}
+        return {**body, "stats": json.dumps(kept, separators=(",", ":"))}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {name: value for name, value in body.items() if name != "stats"}
 
 
 def loosened(stats: str) -> str:
@@ -199,12 +211,14 @@ class RowSums:
         unsaid: files that do not say it.
         files: all of them.
         tagged: {columns that were hashed: the digest of these files' rows, and the number of files}.
+        marks: which files they are, and what is said of them.
     """
 
     rows: int = 0
     unsaid: int = 0
     files: int = 0
     tagged: Mapping[str, tuple[Digest, int]] = field(default_factory=dict)
+    marks: Marks = field(default_factory=Marks)
 
     def plus(self, body: Mapping[str, Any], times: int = 1) -> RowSums:
         """Add one more file, by its `add` action; with `times` −1, take one away."""
@@ -215,7 +229,7 @@ class RowSums:
             before, files = tagged.get(columns, (Digest(), 0))
             tagged = {**tagged, columns: (before + digest if times > 0 else before - digest, files + times)}
         rows, unsaid = (self.rows, self.unsaid + times) if live is None else (self.rows + times * live, self.unsaid)
-        return RowSums(rows, unsaid, self.files + times, tagged)
+        return RowSums(rows, unsaid, self.files + times, tagged, self.marks.plus(body, times))
 
     def digest(self, schema_json: str) -> Digest | None:
         """The digest of the rows over the visible columns of a schema; None where some file does not say its own."""

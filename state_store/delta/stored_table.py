@@ -103,7 +103,7 @@ class StoredTable:
         if compacted is None:
             return made
         counts = replace(compacted.record, inserted=made.record.inserted, deleted=made.record.deleted)
-        return Head(compacted.version, counts)
+        return Head(compacted.version, counts, compacted.stated)
 
     def commits(self, after: int, upto: int) -> list[Commit]:
         """The commits after `after` up to and including `upto`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.state_store.commits import TRIM, Head, Trimmed
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.commit import Files, enter, flush_log, removal
+from strandline.state_store.delta.commit import commit_without_files, removal
 from strandline.state_store.delta.data_files import data_of, reading, stated_checksum
 from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.statistics import row_count
@@ -258,10 +258,7 @@ def trim(path: LakePath, head: Head, snapshot: Snapshot, plan: TrimPlan) -> Head
     failpoint("after-trim-digest")
     made = _record(head.record, plan, went).identified(snapshot.table_id)
     removed = [{"remove": {**removal(body), "dataChange": False}} for body in files.values()]
-    flush_log(path)
-    failpoint("before-log-entry")
-    enter(path, head, [log.commit_info("TRIM", made), *removed], Files())
-    return Head(head.version + 1, made)
+    return commit_without_files(path, head, snapshot, [log.commit_info("TRIM", made), *removed])
 
 
 def what_went(path: LakePath, version: int, visible: pa.Schema) -> pa.Table:

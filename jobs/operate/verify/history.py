@@ -69,7 +69,11 @@ def check_sums(table: Opened) -> Outcome:
     snapshot = table.snapshot
     if snapshot.record is None:
         return skipped("no record states what rows there are since another tool's last commit")
-    return failed(snapshot.difference) if snapshot.difference else passed(snapshot.sums.proof(snapshot.schema_json))
+    if snapshot.difference:
+        return failed(snapshot.difference)
+    if not snapshot.vouched:
+        return failed("the statistics of its files are others by the log than were committed: it is read without them")
+    return passed(snapshot.sums.proof(snapshot.schema_json))
 
 
 def check_checkpoint(table: Opened) -> Outcome:
