@@ -131,7 +131,7 @@ class Decoder:
         broken[list(errors)] = True
         offsets = np.array(records.offsets, dtype=np.int64)
         running = self._running_time(offsets, times, broken)
-        if len(records):
+        if len(records) or records.leader_epoch is not None:
             self.tally.leader_epoch = records.leader_epoch
         filled = self._schema.field(self._column).type
         arrays = {
@@ -276,6 +276,8 @@ def _of_rows(records: RowRecords, column: Column, source: Source) -> pa.Array:
         DeltaSchemaChanged, ForeignSchemaChanged: it is not the column that the source declares.
     """
     assert records.rows is not None, "of a run of rows"
+    if not records.rows.num_columns:
+        return pa.nulls(0, column.type.arrow())  # a version without rows says nothing of columns
     about = sentence("column '{}' of '{}'", Name(column.name), Name(source.name))
     changed = DeltaSchemaChanged if records.kind == "delta" else ForeignSchemaChanged
     if column.name not in records.rows.column_names and column.name not in records.texts:

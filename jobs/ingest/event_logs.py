@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from strandline.jobs.ingest.foreign.origin import origin_of
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS, ROW_HASH, TOMBSTONE
@@ -182,7 +183,9 @@ class Intake(ABC):
         terms = dict(head.record.leader_epochs.get(topic, {}))
         for r in ranges:
             if r.leader_epoch is not None and r.next > offsets.get(r.partition, 0):
-                terms[r.partition] = [max(r.good or 0, r.broken or 0), r.leader_epoch]
+                # A table of others is marked by its versions, also by those that change no row.
+                last = r.next - 1 if origin_of(topic) is not None else max(r.good or 0, r.broken or 0)
+                terms[r.partition] = [last, r.leader_epoch]
             offsets[r.partition] = max(r.next, offsets.get(r.partition, 0))
             if r.running_time is not None:
                 times[r.partition] = max(r.running_time, times.get(r.partition, r.running_time))

@@ -10,17 +10,21 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ingest.offsets import topics_of
 from strandline.jobs.model import tables
-from strandline.jobs.model.errors import RecordsReplaced, TopicReplaced
+from strandline.jobs.model.errors import ForeignChanged, RecordsReplaced, TopicReplaced
 from strandline.state_store.delta.reader import head
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from strandline.jobs.ingest.foreign.origin import Origin
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
+    from strandline.state_store.commits import CommitRecord
     from strandline.state_store.layout import LakeLayout
 
 
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
 # When a broker that lags becomes the leader, the records that it never got are cut off, and others take their
 # offsets: the topic's id stays, and nothing is missing. But each record keeps the term of the leader that took it in.
 # So commits name the offset and the term of the last record read of each partition, and another term at that offset
-# is an error.
+# is an error. A table of others has no leaders: there commits name the last version that was read, by a mark of what it
+# was read from (a commit, a snapshot, a file). A table that lost its newest versions, or was put back from a backup,
+# may get others of their numbers: what these changed would be passed over.
 
 LeaderEpochs = dict[str, dict[int, int]]
 """{topic: {partition: number of its leader's term}}."""
@@ -49,22 +55,27 @@ def check_same_records(sources: Sequence[Source], lake: LakeLayout, log: Log, no
 
     Raises:
         RecordsReplaced: another record stands at its offset.
+        ForeignChanged: the version of a table of others that was read last is another one.
         SourceUnavailable: the brokers do not answer.
     """
     seen = True
     for source in sources:
         for table in (tables.event_log(source), tables.dead_letters(source.name)):
             found = head(lake.table(table))
-            named = found.record.leader_epochs.get(source.topic, {}) if found is not None else {}
-            if named:
-                last = {int(partition): (offset, epoch) for partition, (offset, epoch) in named.items()}
-                seen &= _check(source, last, log, now.get(source.topic, {}))
+            if found is not None:
+                seen &= check_last_records(source, found.record, log, now.get(source.topic, {}))
     return seen
 
 
-def _check(source: Source, last: Mapping[int, tuple[int, int]], log: Log, now: Mapping[int, int]) -> bool:
+def check_last_records(source: Source, record: CommitRecord, log: Log, now: Mapping[int, int]) -> bool:
+    """The same, of the last records that one commit names. Args: `now`: the terms of its topic's leaders."""
+    named = record.leader_epochs.get(source.topic, {})
+    if not named:
+        return True
+    last = {int(partition): (offset, epoch) for partition, (offset, epoch) in named.items()}
+    foreign = origin_of(source.topic)
     for partition, (offset, epoch) in last.items():
-        if now.get(partition, epoch) < epoch:
+        if foreign is None and now.get(partition, epoch) < epoch:
             raise _replaced(source, partition, offset, epoch, f"its leader is in term {now[partition]} now")
     begin, end = log.begin_offsets(source.topic), log.end_offsets(source.topic)
     # Records that retention removed say nothing any more; a partition that is gone is another error.
@@ -72,6 +83,8 @@ def _check(source: Source, last: Mapping[int, tuple[int, int]], log: Log, now: M
     visible = {p: offset for p, offset in kept.items() if offset < end.get(p, 0)}
     for partition, epoch in log.leader_epochs(source.topic, visible).items():
         offset, expected = last[partition]
+        if epoch != expected and foreign is not None:
+            raise _other_version(source, foreign, offset)
         if epoch != expected:
             raise _replaced(source, partition, offset, expected, f"the one there now is of term {epoch}")
     return visible.keys() == kept.keys()
@@ -90,12 +103,25 @@ def _replaced(source: Source, partition: int, offset: int, epoch: int, seen: str
     )
 
 
+def _other_version(source: Source, foreign: Origin, offset: int) -> ForeignChanged:
+    return ForeignChanged(
+        f"version {offset // PLACES} of '{foreign.location}' is another one than was read: the table went back, and "
+        "was written on",
+        where=Text(Name(source.name)),
+        hint=sentence(
+            "put it back as it was; or type: strandline rebuild {}, which reads it as it stands now",
+            Name(source.name, shlex.quote),
+        ),
+    )
+
+
 def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[str, str]:
     """{topic: its id} of the topics to read; an unknown id is empty.
 
     Raises:
         TopicMissing: a topic is not there.
         TopicReplaced: the event log or the dead letters of a source come from another topic of that name.
+        ForeignChanged: a version of a table of others that was read is another one now.
     """
     ids = {topic: log.identity(topic).id for topic in topics_of(sources)}
     for source in sources:
@@ -104,6 +130,8 @@ def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[s
             found = head(lake.table(table))
             if found is not None:
                 check_same(source.topic, found.record.topics.get(source.topic, ""), ids[source.topic])
+    # Of Kafka's the run itself looks, once a leader is there for each partition.
+    check_same_records([each for each in sources if origin_of(each.topic) is not None], lake, log, {})
     return ids
 
 

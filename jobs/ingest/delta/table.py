@@ -173,6 +173,13 @@ class ForeignDelta:
                 self._commits.popitem(last=False)
         return self._commits[version]
 
+    def content(self, version: int) -> bytes | None:
+        """The bytes of a commit; None where it is not in the log any more."""
+        try:
+            return commit_file(self.path, version).read_bytes()
+        except FileNotFoundError:
+            return None
+
     def timestamp(self, version: int) -> int:
         """When a version was committed, in milliseconds since the epoch, as the commit itself says."""
         commit = self.commit(version)

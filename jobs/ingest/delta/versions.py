@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.ingest.delta.table import ForeignDelta
+from strandline.jobs.ingest.foreign.table import mark_of
 from strandline.jobs.model.errors import DeltaMissing
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.storage.open import lake_path
@@ -45,6 +46,10 @@ class DeltaVersions:
     def identity(self) -> str:
         """The id of the table."""
         return self._table.schema(self.head()).id
+
+    def mark(self, version: int) -> int | None:
+        content = self._table.content(version)
+        return None if content is None else mark_of(content)
 
     def known_columns(self) -> frozenset[str]:
         return frozenset(node.name for node in self._table.schema(self.head()).columns)

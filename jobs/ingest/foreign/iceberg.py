@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from strandline.jobs.ingest.foreign.columns import Node, columns_in
 from strandline.jobs.ingest.foreign.difference import without_shared
-from strandline.jobs.ingest.foreign.table import Changes, rows_from
+from strandline.jobs.ingest.foreign.table import Changes, mark_of, rows_from
 from strandline.jobs.ingest.foreign.values import conformed
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model.errors import (
@@ -101,6 +101,10 @@ class IcebergTable:
     def columns(self) -> tuple[Node, ...]:
         """The columns that the table has now."""
         return columns_in(_arrow_schema(self._metadata.schema()))
+
+    def mark(self, version: int) -> int | None:
+        found = self._known.get(version)
+        return None if found is None else mark_of(str(found.snapshot_id).encode())
 
     def known_columns(self) -> frozenset[str]:
         return frozenset(each.name for each in self.columns)

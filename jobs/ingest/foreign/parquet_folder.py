@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from strandline.jobs.ingest.foreign.columns import PATH, Node, columns_in
 from strandline.jobs.ingest.foreign.folder_record import FolderRecord, SeenFile
-from strandline.jobs.ingest.foreign.table import Changes
+from strandline.jobs.ingest.foreign.table import Changes, mark_of
 from strandline.jobs.ingest.foreign.values import conformed
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import ForeignChanged, ForeignMissing, ForeignUnsupported, ForeignVersionGone
@@ -132,6 +132,11 @@ class ParquetFolder:
 
     def identity(self) -> str:
         return self._name
+
+    def mark(self, version: int) -> int | None:
+        """Of the file that has the number, or would get it: the lake's record may have lost its newest entries."""
+        file = self._file(version)
+        return mark_of(f"{file.path}\0{file.size}\0{file.mark}".encode())
 
     def known_columns(self) -> None:
         """Each file says for itself which columns it has."""

@@ -9,6 +9,7 @@ place in a version is a row.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.foreign.origin import Kind
 
 F = TypeVar("F")
+
+
+def mark_of(content: bytes) -> int:
+    """A number of 31 bits, as terms of leaders have, for what a version was read from."""
+    return zlib.crc32(content) & 0x7FFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,10 @@ class ForeignTable(Protocol):
 
     def identity(self) -> str:
         """What tells the table from another one at the same place."""
+        ...
+
+    def mark(self, version: int) -> int | None:
+        """What tells the version from another one of its number, in 31 bits; None: nobody can tell any more."""
         ...
 
     def known_columns(self) -> frozenset[str] | None:

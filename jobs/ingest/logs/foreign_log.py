@@ -91,13 +91,18 @@ class ForeignTables:
         return []
 
     def identity(self, topic: str) -> TopicIdentity:
-        """The id of the table."""
+        """The id of the table, and its newest version: whenever that moves, what was read is looked at again."""
         with self._lock:
-            return TopicIdentity(self._table(topic).identity())
+            table = self._table(topic)
+            return TopicIdentity(table.identity(), {_PARTITION: table.head()})
 
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
-        """None are known: there are no leaders."""
-        return {}
+        """{partition: the mark of the version that an offset is in}, in the place of a leader's term."""
+        with self._lock:
+            table = self._table(topic)
+            table.head()  # it notices that the table went back
+            found = {partition: table.mark(offset // PLACES) for partition, offset in offsets.items()}
+        return {partition: mark for partition, mark in found.items() if mark is not None}
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         """Where the source begins. What was removed of the table since is found out when it is read."""
@@ -138,13 +143,18 @@ class ForeignTables:
         known = table.known_columns()
         if start // PLACES > origin.first_version:
             table.check_after(start // PLACES - 1)
+        mark, found = table.mark((end - 1) // PLACES), False
         for version in range(start // PLACES, -(-end // PLACES)):
             first, last = max(start - version * PLACES, 0), min(end - version * PLACES, PLACES)
-            about = _About(version * PLACES, table.time_of(version), known, table.about(version), table.kind)
+            about = _About(version * PLACES, table.time_of(version), known, table.about(version), table.kind, mark)
             for place, changes in _placed(table, origin, version, first):
                 if place >= last:
                     break
+                found = True
                 yield about.records(place, last, changes)
+        if not found:
+            # Versions that change no row are passed as well, and may be other ones tomorrow.
+            yield RowRecords(partition, leader_epoch=mark, rows=_nothing(), known=known, kind=table.kind)
 
     def size(self, topic: str, partition: int, start: int, end: int) -> int:
         """About how many bytes the files have that hold the rows with start <= offset < end."""
@@ -326,6 +336,12 @@ def _inside(version: int, count: int, start: int, end: int) -> int:
     return min(last, count) - min(first, count)
 
 
+def _nothing() -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({})
+
+
 def _table(batch: pa.RecordBatch) -> pa.Table:
     import pyarrow as pa
 
@@ -341,6 +357,7 @@ class _About:
     known: frozenset[str] | None
     where: str
     kind: Kind
+    mark: int | None
 
     def records(self, place: int, last: int, changes: Changes) -> RowRecords:
         """Args: `last`: the place at which they end at the latest."""
@@ -359,6 +376,7 @@ class _About:
             where=self.where,
             kind=self.kind,
             texts=changes.texts,
+            leader_epoch=self.mark,
         )
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from strandline.jobs.ingest.identity import check_same
+from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.identity import check_last_records, check_same
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
@@ -74,6 +75,7 @@ def check_topic(table: Opened, source: Source, log: Log) -> Outcome:
 
     Raises:
         TopicReplaced: it is another one of that name.
+        ForeignChanged: of a table of others the version that was read last is another one.
         TopicMissing: it is not there.
     """
     wanted = table.record.topics.get(source.topic, "")
@@ -85,6 +87,8 @@ def check_topic(table: Opened, source: Source, log: Log) -> Outcome:
         whose = "the record" if not wanted else f"topic '{source.topic}'"
         return skipped(f"{whose} has no id")
     check_same(source.topic, wanted, found)
+    if origin_of(source.topic) is not None:
+        check_last_records(source, table.record, log, {})
     return passed(f"topic '{source.topic}' has id {found} still")
 
 

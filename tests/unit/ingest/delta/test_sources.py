@@ -21,6 +21,7 @@ from strandline.jobs.model.errors import (
     DeltaRowsRemoved,
     DeltaSchemaChanged,
     DeltaVersionGone,
+    ForeignChanged,
     InvalidQuery,
     NameTaken,
     NotSupported,
@@ -32,7 +33,7 @@ from strandline.jobs.model.errors import (
     ViewsStopped,
 )
 from strandline.jobs.model.settings import IngestSettings, Settings
-from strandline.jobs.operate.rebuild import check_kept
+from strandline.jobs.operate.rebuild import check_kept, execute_rebuild, plan_rebuilds
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
@@ -272,3 +273,48 @@ def test_topics_and_foreign_tables_wait_together(world: World) -> None:
     began = time.monotonic()
     log.wait({topic: {0: PLACES}, "s": {0: 1}}, 0.1)
     assert time.monotonic() - began >= 0.1, "neither has anything"
+
+
+def went_back(world: World, *, optimized: bool = False) -> None:
+    """The newest commit is lost, and another one takes its number: a folder that was put back from a backup."""
+    world.run("CREATE TABLE t WITH (DELTA = '@', KEY = 'id')")
+    world.drain()
+    if optimized:
+        world.write(3)
+        DeltaTable(world.theirs).optimize.compact()
+    else:
+        world.write(3)
+    world.drain()
+    newest = DeltaTable(world.theirs).version()
+    (world.theirs / "_delta_log" / f"{newest:020d}.json").unlink()
+    world.write(7)
+    assert DeltaTable(world.theirs).version() == newest
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_a_version_that_is_another_one_than_was_read_is_not_passed_over(world: World, optimized: bool) -> None:
+    """Also one that had changed no row."""
+    went_back(world, optimized=optimized)
+    for _ in range(2):
+        with pytest.raises(ForeignChanged, match=f"version {1 + optimized} of .* is another one than was read"):
+            world.drain()
+    assert world.ids() == [1, 2, 3]
+    (topic,) = (each for each in verify(world.settings) if each.check == "topic" and each.ok is False)
+    assert "is another one than was read" in topic.what
+    for plan in plan_rebuilds(world.settings, ["t"]):
+        execute_rebuild(world.settings, plan)
+    world.drain()
+    assert world.ids() == ([1, 2, 3, 7] if optimized else [1, 2, 7])
+
+
+def test_a_commit_that_cleaning_took_tells_nothing(world: World) -> None:
+    world.run("CREATE TABLE t WITH (DELTA = '@', KEY = 'id')")
+    world.write(3)
+    world.drain()
+    world.write(4)
+    world.drain()
+    DeltaTable(world.theirs).create_checkpoint()
+    (world.theirs / "_delta_log" / f"{1:020d}.json").unlink()
+    world.write(5)
+    world.drain()
+    assert world.ids() == [1, 2, 3, 4, 5]

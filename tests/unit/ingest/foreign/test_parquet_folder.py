@@ -40,6 +40,7 @@ from strandline.state_store.errors import CorruptState
 from strandline.state_store.paths import file_names
 from tests.support.foreign_folder import FolderWorld, ids
 from tests.support.lakes import s3_folder
+from tests.support.on_disk import on_disk
 from tests.support.s3_server import S3Server
 from tests.unit.session.test_object_store import on_s3
 
@@ -62,6 +63,16 @@ def test_columns_are_those_of_the_first_file_and_each_file_comes_once(world: Fol
     world.drain()
     assert world.ids() == [1, 2, 3, 4, 4]
     assert [check for check in verify(world.settings, deep=True) if check.ok is False] == []
+
+
+def test_a_file_without_rows_is_passed(world: FolderWorld) -> None:
+    world.run("CREATE STREAM s WITH (PARQUET = '@')")
+    world.drain()
+    world.put("b.parquet", ids())
+    world.drain()
+    world.put("c.parquet", ids(3))
+    world.drain()
+    assert world.ids() == [1, 2, 3]
 
 
 def test_a_statement_that_is_given_again_goes_on_with_its_record(world: FolderWorld) -> None:
@@ -368,3 +379,24 @@ def test_a_footer_is_read_once(world: FolderWorld, monkeypatch: pytest.MonkeyPat
     for _ in range(3):
         log.end_offsets(world.source().topic)
     assert len(opened) == 1
+
+
+def test_a_record_that_lost_its_newest_entry_gives_its_number_to_no_other_file(world: FolderWorld) -> None:
+    """The same file gets the same number, and nothing is lost; another one in its place is an error."""
+    world.run("CREATE STREAM s WITH (PARQUET = '@')")
+    world.drain()
+    world.put("b.parquet", ids(3))
+    world.drain()
+    origin = origin_of(world.source().topic)
+    assert origin is not None
+    entry = on_disk(world.lake.folder_record(origin.record)) / f"{1:020d}.json"
+    entry.unlink()
+    world.put("c.parquet", ids(4))
+    world.drain()
+    assert world.ids() == [1, 2, 3, 4]
+    entry.unlink()
+    (world.theirs / "b.parquet").unlink()
+    world.put("d.parquet", ids(5))
+    with pytest.raises(ForeignChanged, match=r"version 2 of .* is another one than was read"):
+        world.drain()
+    assert world.ids() == [1, 2, 3, 4]
