@@ -24,7 +24,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import subscription as pushing
 from strandline.jobs.serve.results import LiveRows, Rows
 from strandline.jobs.server.changes.events import Form, Place
-from strandline.jobs.server.changes.hub import Hub, SubscriptionRequest
+from strandline.jobs.server.changes.hub import Backlog, Hub, SubscriptionRequest
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -203,7 +203,7 @@ async def _followed(
     """What a subscriber is sent from the snapshot of the first version on, who leaves and comes back now and then."""
     (statement,) = parse(f"{query} EMIT CHANGES;")
     assert isinstance(statement, Select)
-    hub, place, sent, progressed = Hub(lake, 10, 10_000), Place(first, 0, True), list[dict[str, Any]](), -1
+    hub, place, sent, progressed = Hub(lake, 10, Backlog(10_000)), Place(first, 0, True), list[dict[str, Any]](), -1
     try:
         while progressed < newest:
             stay = pick.count(1, 12)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.serve.topics import Topics
-    from strandline.jobs.server.changes.versions import VersionProcess
+    from strandline.jobs.server.changes.versions import VersionProcesses
     from strandline.jobs.sql.syntax import Emit, Select
     from strandline.state_store.layout import LakeLayout
 
@@ -53,40 +53,95 @@ _LOOK_SECONDS = 5.0
 
 
 @dataclass
+class Delivered:
+    """The events of a version, and its progress, as all members of a feed have them.
+
+    Attributes:
+        size: of the events, in bytes.
+        holders: members that have not taken them yet.
+    """
+
+    events: list[PushedEvent]
+    size: int
+    holders: int = 0
+
+
+@dataclass
+class Backlog:
+    """What subscribers have not taken yet, and the most of it. The event loop alone works with it.
+
+    Attributes:
+        events, size: that one may be behind, in events and in bytes.
+        total: bytes that all may be behind, each version of a feed counted once.
+        held: those that they are.
+    """
+
+    events: int
+    size: int = 32 << 20
+    total: int = 256 << 20
+    held: int = 0
+
+    def hold(self, delivered: Delivered) -> None:
+        """One member more has them to take."""
+        self.held += delivered.size if not delivered.holders else 0
+        delivered.holders += 1
+
+    def release(self, delivered: Delivered) -> None:
+        """One has taken them, or never will."""
+        delivered.holders -= 1
+        self.held -= delivered.size if not delivered.holders else 0
+
+
+@dataclass
 class Member:
     """One subscriber's queue. The event loop alone works with it.
 
     Attributes:
-        most: events that may wait; with more the member is `dropped`.
+        backlog: how much may wait; with more the member is `dropped`.
         error: the end of the feed for everybody.
     """
 
-    most: int
-    waiting: deque[list[PushedEvent]] = field(default_factory=deque)
+    backlog: Backlog
+    waiting: deque[Delivered] = field(default_factory=deque)
     events: int = 0
+    size: int = 0
     dropped: bool = False
     closed: bool = False
     error: StrandlineError | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def offer(self, events: list[PushedEvent]) -> None:
+    def offer(self, delivered: Delivered) -> None:
         """The events of one more version, and its progress, which does not count."""
-        self.events += len(events) - 1
-        if self.events > self.most:
-            self.dropped = True
-            self.waiting.clear()
-        else:
-            self.waiting.append(events)
+        self.waiting.append(delivered)
+        self.backlog.hold(delivered)
+        self.events += len(delivered.events) - 1
+        self.size += delivered.size
+        if self.events > self.backlog.events or self.size > self.backlog.size:
+            self.drop()
         self.arrived.set()
+
+    def drop(self) -> None:
+        """Let go of a member that does not take its events."""
+        self.dropped = True
+        self.leave()
+        self.arrived.set()
+
+    def leave(self) -> None:
+        """Nothing waits any more."""
+        while self.waiting:
+            self.backlog.release(self.waiting.popleft())
+        self.events = self.size = 0
 
     def take(self) -> list[PushedEvent] | None:
         """The next version's events and its progress; None while there are none."""
         if not self.waiting:
             self.arrived.clear()
             return None
-        events = self.waiting.popleft()
-        self.events -= len(events) - 1
-        return events
+        delivered = self.waiting.popleft()
+        self.backlog.release(delivered)
+        self.events -= len(delivered.events) - 1
+        self.size -= delivered.size
+        return delivered.events
 
 
 class Feed:
@@ -108,7 +163,7 @@ class Feed:
         made: Subscription,
         form: Form,
         functions: Library,
-        apart: VersionProcess | None,
+        apart: VersionProcesses | None,
         topics: Topics | None,
     ) -> None:
         self._lake = lake
@@ -126,14 +181,15 @@ class Feed:
         self._wake, self._stop = Signal(), Signal()
         Thread(target=self._run, name=f"feed {made.relation.name}", daemon=True).start()
 
-    def join(self, most: int) -> Member:
+    def join(self, backlog: Backlog) -> Member:
         """A member from the present version on."""
-        member = Member(most)
+        member = Member(backlog)
         self.members.append(member)
         return member
 
     def leave(self, member: Member) -> None:
         """The member gets no more."""
+        member.leave()
         if member in self.members:
             self.members.remove(member)
 
@@ -222,10 +278,15 @@ class Feed:
 
     def _deliver(self, version: int, events: list[PushedEvent]) -> None:
         self.version = version
+        # Twice: as they are, and as they are sent.
+        delivered = Delivered(events, 2 * sum(len(event.data) for event in events))
         for member in list(self.members):
-            member.offer(events)
-            if member.dropped:
-                self.leave(member)
+            member.offer(delivered)
+        behind = sorted((each for each in self.members if len(each.waiting) > 1), key=lambda each: each.size)
+        while behind and behind[-1].backlog.held > behind[-1].backlog.total:
+            behind.pop().drop()
+        for member in [each for each in self.members if each.dropped]:
+            self.leave(member)
 
     def _end(self, error: StrandlineError) -> None:
         for member in self.members:
@@ -284,7 +345,7 @@ class Hub:
 
     Args:
         most: subscribers at once.
-        backlog: events that one may be behind.
+        backlog: how far one may be behind.
         apart: where the expressions of queries are computed; without it, in this process.
         topics: by which subscribers are told how far they are behind; without it they are not.
     """
@@ -293,8 +354,8 @@ class Hub:
         self,
         lake: LakeLayout,
         most: int,
-        backlog: int,
-        apart: VersionProcess | None = None,
+        backlog: Backlog,
+        apart: VersionProcesses | None = None,
         topics: Topics | None = None,
     ) -> None:
         self._lake = lake

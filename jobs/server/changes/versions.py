@@ -1,18 +1,21 @@
-"""The events of one version for one query, and the process that computes those of queries with expressions.
+"""The events of one version for one query, and the processes that compute those of queries with expressions.
 
 An expression that anybody may send must not run where all requests are answered: one call of LPAD can take minutes and
-gigabytes, and cannot be interrupted. So it runs in a process of its own, with the limits of a pull query for each
-version, and ends with that process. A query that only shows columns computes nothing, and is read here.
+gigabytes, and cannot be interrupted. So it runs in another process, with the limits of a pull query for each version,
+and ends with that process. A query that only shows columns computes nothing, and is read here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections import OrderedDict
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import islice
-from threading import Lock
-from typing import TYPE_CHECKING, Final
+from threading import Condition, Lock
+from typing import TYPE_CHECKING, Final, Literal
 
-from strandline.jobs.serve.errors import ChangesGone
+from strandline.jobs.serve.errors import Busy, ChangesGone, TimeLimit, TooLarge
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits, Terms
 from strandline.jobs.server.changes.events import Place, events_of
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
 
 _TURN_SECONDS: Final = 60.0
 """A feed waits so long for its turn: others may each have a version to compute, which takes up to its limit of time."""
+_MOMENT_SECONDS: Final = 0.25
+"""A version that takes longer is computed beside those that do not."""
+_REMEMBERED: Final = 4_096
+"""Queries of which it is known where they are computed."""
+
+Lane = Literal["quick", "patient"]
 
 
 @dataclass(frozen=True)
@@ -87,8 +96,15 @@ class VersionAsked:
         return islice(events_of(self.made, duck, changes, self.form, first), self.place.sent or 0, None)
 
 
-class VersionProcess:
-    """The process that computes versions, for all feeds, one at a time. It is started when it is first needed.
+class VersionProcesses:
+    """The processes that compute versions, for all feeds. They are started when they are first needed.
+
+        quick     what takes a moment, in turn; what takes longer is ended there, and asked again of the other
+        patient   the others, one after the other, each up to its limits
+
+    Anybody may subscribe with an expression that takes its whole limit of time for each version. So a query goes to
+    `quick` as long as its versions take a moment; one that never has waits for those that have. Whoever is quick waits
+    for one of the others at most.
 
     Args:
         limits: of each version.
@@ -98,7 +114,9 @@ class VersionProcess:
         self._settings = settings
         self._limits = limits
         self._lock = Lock()
-        self._queries: Queries | None = None
+        self._turns = Turns()
+        self._started: dict[Lane, Queries] = {}
+        self._lanes: OrderedDict[tuple[str, bool], Lane] = OrderedDict()
         self._closed = False
 
     def events(self, asked: VersionAsked) -> list[PushedEvent]:
@@ -108,18 +126,81 @@ class VersionProcess:
             Busy: the server ends, or it was not the feed's turn for a minute.
             Others: as of `VersionAsked.events`.
         """
-        limited = VersionAsked(asked.made, asked.form, asked.place, asked.table, self._limits)
-        return self._started().answer(limited, patience=_TURN_SECONDS)
+        name = (asked.made.text, asked.place.snapshot)
+        with self._lock:
+            lane = self._lanes.get(name)
+        if lane != "patient":
+            try:
+                with self._turns.one(first=lane == "quick", patience=_TURN_SECONDS):
+                    found = self._ask("quick", asked, self._moment)
+            except (TimeLimit, TooLarge):
+                if self._moment == self._limits:
+                    raise
+            else:
+                self._note(name, "quick")
+                return found
+        self._note(name, "patient")
+        begun = time.monotonic()
+        found = self._ask("patient", asked, self._limits)
+        if time.monotonic() - begun < _MOMENT_SECONDS:
+            self._note(name, "quick")
+        return found
 
     def close(self) -> None:
-        """End the process, also in the middle of a version."""
+        """End the processes, also in the middle of a version."""
         with self._lock:
-            queries, self._queries, self._closed = self._queries, None, True
-        if queries is not None:
-            queries.close()
+            started, self._started, self._closed = self._started, {}, True
+        for each in started.values():
+            each.close()
 
-    def _started(self) -> Queries:
+    @property
+    def _moment(self) -> QueryLimits:
+        seconds = self._limits.seconds
+        return replace(self._limits, seconds=_MOMENT_SECONDS if seconds is None else min(seconds, _MOMENT_SECONDS))
+
+    def _ask(self, lane: Lane, asked: VersionAsked, limits: QueryLimits) -> list[PushedEvent]:
+        return self._queries(lane).answer(replace(asked, limits=limits), patience=_TURN_SECONDS)
+
+    def _note(self, name: tuple[str, bool], lane: Lane) -> None:
         with self._lock:
-            if self._queries is None:
-                self._queries = Queries(self._settings, self._limits, 0 if self._closed else 1)
-            return self._queries
+            self._lanes[name] = lane
+            self._lanes.move_to_end(name)
+            while len(self._lanes) > _REMEMBERED:
+                self._lanes.popitem(last=False)
+
+    def _queries(self, lane: Lane) -> Queries:
+        with self._lock:
+            if self._closed:
+                return Queries(self._settings, self._limits, 0)
+            if lane not in self._started:
+                # One that is ended in the middle of a call is not waited for: a spare one is ready.
+                self._started[lane] = Queries(self._settings, self._limits, 1, spares=int(lane == "quick"))
+            return self._started[lane]
+
+
+class Turns:
+    """One at a time, and whoever is `first` before the others."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._taken = False
+        self._first = 0
+
+    @contextmanager
+    def one(self, *, first: bool, patience: float) -> Iterator[None]:
+        """The turn, for the duration of the block. Raises Busy: it did not come in `patience` seconds."""
+        with self._changed:
+            self._first += first
+            try:
+                came = self._changed.wait_for(lambda: not self._taken and (first or not self._first), patience)
+            finally:
+                self._first -= first
+            if not came:
+                raise Busy("all that subscribers may compute at once is being computed")
+            self._taken = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken = False
+                self._changed.notify_all()

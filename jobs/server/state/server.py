@@ -21,8 +21,8 @@ from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.jobs.serve.topics import Topics
 from strandline.jobs.serve.watch import CommitWatch
 from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens
-from strandline.jobs.server.changes.hub import Hub
-from strandline.jobs.server.changes.versions import VersionProcess
+from strandline.jobs.server.changes.hub import Backlog, Hub
+from strandline.jobs.server.changes.versions import VersionProcesses
 from strandline.jobs.server.queries.pool import Queries
 from strandline.jobs.server.state.backends import store_opener
 from strandline.jobs.server.state.by_key import KeyedQueries
@@ -173,9 +173,9 @@ class Server:
         self.replicas = Replicas(
             self.lake, replicas, self._arrived, open_store, remote=settings.server.replica == "dynamodb"
         )
-        self._versions = VersionProcess(settings, options.limits)
+        self._versions = VersionProcesses(settings, options.limits)
         self.topics = Topics(settings, self.lake)
-        self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions, self.topics)
+        self.hub = Hub(self.lake, options.subscribers, Backlog(options.backlog), self._versions, self.topics)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries, spares=1)
         self.cuts = Cuts(self.lake, self.catalogued, f"{self.replicas.reader_name}-cuts")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from strandline.jobs.serve.subscription import Subscription, subscription
 from strandline.jobs.serve.watch import CommitWatch
 from strandline.jobs.server.changes import hub as feeds
 from strandline.jobs.server.changes import hub as hubs
-from strandline.jobs.server.changes.events import Place
-from strandline.jobs.server.changes.hub import Hub, SubscriptionRequest
+from strandline.jobs.server.changes.events import Place, PushedEvent
+from strandline.jobs.server.changes.hub import Backlog, Delivered, Hub, Member, SubscriptionRequest
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -126,7 +127,7 @@ def test_resumed_at_any_event_the_rest_is_the_same(filled: ServedLake, form: str
     """Also inside a version, and inside a snapshot."""
 
     async def run() -> None:
-        hub = Hub(filled.lake, 10, 100)
+        hub = Hub(filled.lake, 10, Backlog(100))
         newest = reader.head(filled.lake.table("by_town"))
         assert newest is not None
         wish = SubscriptionRequest(
@@ -149,7 +150,7 @@ def test_resumed_at_any_event_the_rest_is_the_same(filled: ServedLake, form: str
 
 def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
     async def run() -> None:
-        hub = Hub(filled.lake, 10, 100)
+        hub = Hub(filled.lake, 10, Backlog(100))
         version = log.newest_version(filled.lake.table("by_town"))
         table: dict[str, object] = {}
         for _, _, data in events(
@@ -173,7 +174,7 @@ def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
 
 def test_upserts_of_rows_without_a_key_say_what_came_and_what_went(filled: ServedLake) -> None:
     async def run() -> None:
-        hub = Hub(filled.lake, 10, 100)
+        hub = Hub(filled.lake, 10, Backlog(100))
         wish = SubscriptionRequest(select("SELECT visits FROM by_town EMIT CHANGES;"), place=Place(1), up_to=2)
         sent = [data for _, _, data in events(await taken(subscribe(filled, hub, wish)))]
         assert sent == [{"deleted": {"visits": 1}, "weight": -1}, {"row": {"visits": 2}, "weight": 1}, {"version": 2}]
@@ -204,7 +205,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
     monkeypatch.setattr(hubs, "subscription", planning)
 
     async def run() -> None:
-        hub, heard = Hub(filled.lake, 2_000, 100), list[str]()
+        hub, heard = Hub(filled.lake, 2_000, Backlog(100)), list[str]()
 
         def told(table: str) -> None:
             heard.append(table)
@@ -235,7 +236,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
 
 def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: ServedLake) -> None:
     async def run() -> None:
-        hub = Hub(filled.lake, 10, 2)
+        hub = Hub(filled.lake, 10, Backlog(2))
         with filled.duckdb_engine() as duckdb_engine:
             slow = subscribe(filled, hub, SubscriptionRequest(select(), snapshot=True))
             first = (await anext(slow)).decode()
@@ -262,11 +263,50 @@ def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: Ser
     asyncio.run(run())
 
 
+def delivered(rows: int, size: int) -> Delivered:
+    event = PushedEvent("change", Place(1, 1), "x" * size)
+    return Delivered([event] * rows + [PushedEvent("progress", Place(1), "{}")], rows * size)
+
+
+def test_what_a_subscriber_has_not_taken_is_bounded_by_events_and_by_bytes() -> None:
+    backlog = Backlog(events=10, size=1_000)
+    for version, taken in ((delivered(6, 10), 1), (delivered(1, 600), 1), (delivered(1, 2_000), 0)):
+        member, dropped = Member(backlog), list[bool]()
+        for _ in range(taken + 1):
+            member.offer(version)
+            dropped.append(member.dropped)
+        assert dropped == [False] * taken + [True]
+        assert (member.waiting, member.take(), backlog.held) == (deque(), None, 0)
+
+
+def test_what_several_have_not_taken_counts_once(filled: ServedLake) -> None:
+    """Together they may be behind by as much; then those go that are furthest behind, and nobody who keeps up."""
+
+    async def run() -> None:
+        backlog = Backlog(events=10_000, size=10_000, total=1_500)
+        hub = Hub(filled.lake, 10, backlog)
+        feed = hub._feed(subscription(select(), Catalog(filled.lake), filled.lake), "upserts", Library([], ()))
+        quick, slow, other = (feed.join(backlog) for _ in range(3))
+        events = [PushedEvent("change", Place(4, 1), "x" * 250), PushedEvent("progress", Place(4), "{}")]
+        for number in range(3):
+            feed._deliver(4 + number, events)
+            assert quick.take() == events
+            assert backlog.held == (number + 1) * 504 if number < 2 else True
+        assert [each.dropped for each in (quick, slow, other)] == [False, True, True]
+        assert (feed.members, backlog.held) == ([quick], 0)
+        feed._deliver(9, events)
+        feed.leave(quick)
+        assert backlog.held == 0
+        hub.close()
+
+    asyncio.run(run())
+
+
 def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLake) -> None:
     on_disk(log.commit_file(filled.lake.table("by_town"), 1)).unlink()
 
     async def run() -> None:
-        hub = Hub(filled.lake, 10, 100)
+        hub = Hub(filled.lake, 10, Backlog(100))
         with pytest.raises(ChangesGone, match="not kept"):
             subscribe(filled, hub, SubscriptionRequest(select(), place=Place(0)))
         with pytest.raises(ChangesGone, match="made anew"):
@@ -278,7 +318,7 @@ def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLak
 
 def test_a_subscriber_hears_that_the_table_was_dropped(filled: ServedLake) -> None:
     async def run() -> None:
-        hub = Hub(filled.lake, 10, 100)
+        hub = Hub(filled.lake, 10, Backlog(100))
         events_of = subscribe(filled, hub, SubscriptionRequest(select(), snapshot=False))
         coming = asyncio.ensure_future(taken(events_of, "error"))
         while hub.subscribers < 1:
@@ -335,7 +375,7 @@ def test_a_subscription_does_not_outlive_its_token(filled: ServedLake, monkeypat
             raise Unauthenticated("the request has no valid token")
 
     async def run() -> str:
-        hub = Hub(filled.lake, 10, 100)
+        hub = Hub(filled.lake, 10, Backlog(100))
         text = await taken(subscribe(filled, hub, SubscriptionRequest(select(), allowed=allowed)), until="nothing")
         assert hub.subscribers == 0
         hub.close()

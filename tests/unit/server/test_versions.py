@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,12 +12,15 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.serve.errors import Busy, TimeLimit, TooLarge
 from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.changes import versions
+from strandline.jobs.server.changes.events import Place
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.server.test_changes import events, select
 
 HOSTILE = "LEN(" + " || ".join(["LPAD(town, 16000000, 'x')"] * 8) + ") > 0"
@@ -80,15 +84,65 @@ def test_what_computes_is_told(served: ServedLake, text: str, computes: bool) ->
 
 def test_columns_alone_take_no_process(served: ServedLake, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    own = versions.VersionProcess.events
+    own = versions.VersionProcesses.events
 
-    def noted(process: versions.VersionProcess, each: versions.VersionAsked) -> object:
+    def noted(process: versions.VersionProcesses, each: versions.VersionAsked) -> object:
         asked.append(each.made.text)
         return own(process, each)
 
-    monkeypatch.setattr(versions.VersionProcess, "events", noted)
+    monkeypatch.setattr(versions.VersionProcesses, "events", noted)
     for query in ("limit=1", "limit=1&columns=town"):
         assert client.get(f"/v1/views/by_town/changes?{query}").status_code == 200
     assert asked == []
     client.get("/v1/views/by_town/changes", params={"limit": 1, "where": "visits > 1"})
     assert len(asked) >= 1
+
+
+def asked(served: ServedLake, condition: str, place: Place | None = None) -> versions.VersionAsked:
+    made = subscription(
+        select(f"SELECT * FROM by_town WHERE {condition} EMIT CHANGES;"), Catalog(served.lake), served.lake
+    )
+    return versions.VersionAsked(made, "upserts", place or Place(0), "")
+
+
+def test_one_that_computes_for_long_delays_nobody_by_more_than_a_moment(served: ServedLake) -> None:
+    """Whether it comes first or again: others have their version within a second."""
+    limits = QueryLimits(seconds=4.0, memory_bytes=1 << 30)
+    processes = versions.VersionProcesses(served.settings, limits)
+    try:
+        processes.events(asked(served, "visits > 0"))  # the process is there
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(2):
+                slow = [pool.submit(processes.events, asked(served, f"{HOSTILE} OR visits > {n}")) for n in range(2)]
+                time.sleep(0.02)
+                waited = []
+                for _ in range(4):
+                    begun = time.monotonic()
+                    processes.events(asked(served, "visits > 0"))
+                    waited.append(time.monotonic() - begun)
+                assert not all(each.done() for each in slow), "they were at work meanwhile"
+                assert sorted(waited)[-2] < 1.0, waited
+                for each in slow:
+                    with pytest.raises((TimeLimit, TooLarge)):
+                        each.result()
+    finally:
+        processes.close()
+
+
+def test_whoever_was_quick_comes_before_those_of_whom_nothing_is_known() -> None:
+    turns, order, pool = versions.Turns(), list[str](), ThreadPoolExecutor(8)
+
+    def take(name: str) -> None:
+        with turns.one(first=name.startswith("first"), patience=PATIENCE_SECONDS):
+            order.append(name)
+
+    with turns.one(first=False, patience=1):
+        waiting = [pool.submit(take, f"other {number}") for number in range(3)]
+        time.sleep(0.05)
+        waiting += [pool.submit(take, f"first {number}") for number in range(2)]
+        time.sleep(0.05)
+        with pytest.raises(Busy), turns.one(first=True, patience=0.01):
+            pass
+    for each in waiting:
+        each.result()
+    assert [name[:5] for name in order] == ["first"] * 2 + ["other"] * 3
