@@ -135,9 +135,13 @@ def writer_lock(path: Path, owner: str) -> Iterator[WriterLock]:
 
     Raises:
         WriterBusy: another process, or another thread of this one, holds it; the message names its pid and owner.
+        DiskFailed, StorageDenied: its file or its note cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = _locked(path)
+    from strandline.state_store.files import disk_errors  # it asks here whose process is alive
+
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(path)
     try:
         before = _note(descriptor)
         lock = WriterLock(path, descriptor, uuid4().hex, before[2] if before else None)
@@ -145,8 +149,9 @@ def writer_lock(path: Path, owner: str) -> Iterator[WriterLock]:
         assert me is not None
         note = json.dumps({"process": me.as_json(), "owner": owner, "token": lock.token}) + "\n"
         # One write of the whole line, then the rest of a longer one is cut off: a reader finds a note, never a part.
-        os.pwrite(descriptor, note.encode(), 0)
-        os.ftruncate(descriptor, len(note.encode()))
+        with disk_errors(path):
+            os.pwrite(descriptor, note.encode(), 0)
+            os.ftruncate(descriptor, len(note.encode()))
         try:
             yield lock
         finally:

@@ -105,6 +105,7 @@ class Session:
         self._stack = ExitStack()
         self._starting = Lock()
         self._over = False
+        self._asked = False
 
     def __enter__(self) -> Session:
         return self
@@ -119,9 +120,10 @@ class Session:
         return self._found is not None or self._given is not None
 
     def __call__(self) -> SparkSession:
-        """The session. Raises SettingsError: it does not start, or would not reach the lake."""
+        """The session. Raises SettingsError: it does not start, or would not reach the lake; JvmLost."""
         with self._starting:
             if self._found is None:
+                self._asked = True
                 self._found = self._start()
                 if self._over:  # the run has not waited for it
                     self._stack.close()
@@ -131,7 +133,7 @@ class Session:
         """How its JVM ended while it was at work, in words; None: it goes on, or none was started."""
         from strandline.jobs.run.spark import ended
 
-        return ended(self._found, _SEEN_WITHIN_SECONDS) if self._found is not None and not self._over else None
+        return ended(_SEEN_WITHIN_SECONDS) if self._asked and not self._over else None
 
     def checkpoint(self, pipeline: str) -> Path:
         """An empty folder for the checkpoint of the pipeline's query; both end with the run.

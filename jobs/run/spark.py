@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
+from strandline.jobs.model.errors import JvmLost
 from strandline.jobs.run.jars import home
 from strandline.state_store.errors import SettingsError
 
@@ -29,6 +30,8 @@ _DELTA_JARS = home("delta")
 _KINDS_OF_MASTERS = ("local", "spark://", "yarn", "k8s://")
 _MASTERS = "write local[*], local[4], spark://HOST:PORT, yarn or k8s://… into STRANDLINE_SPARK__MASTER"
 _JAVA_VERSIONS = ("17", "21")
+_STARTING_SECONDS = 2.0
+"""A connection to a JVM breaks a moment before its process is seen to end."""
 _JAVA_SECONDS = 30.0
 """A JVM says its version within a tenth of a second; a busy machine takes longer."""
 
@@ -120,6 +123,7 @@ def spark_session(
 
     Raises:
         SettingsError: the jars of Delta are missing, or the JVM does not start.
+        JvmLost: the JVM was ended while Spark started in it.
     """
     if not any(_DELTA_JARS.glob("delta-spark*.jar")):
         raise SettingsError("the jars of Delta are missing", where=str(_DELTA_JARS), hint="type: strandline setup")
@@ -150,6 +154,7 @@ def _without_handler(start: Callable[[], SparkSession], master: str) -> SparkSes
 
     Raises:
         SettingsError: the JVM or Spark in it does not start.
+        JvmLost: the JVM was there, and was ended while Spark started in it.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkRuntimeError
@@ -164,6 +169,12 @@ def _without_handler(start: Callable[[], SparkSession], master: str) -> SparkSes
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage() or error.java_exception.getClass().getName()).partition("\n")[0]
         raise SettingsError(f"Spark does not start with the master '{master}': {said}", hint=_MASTERS) from error
+    except Exception as error:
+        how = ended(_STARTING_SECONDS)
+        if how is None:
+            raise
+        _forget()
+        raise JvmLost.of(how) from error
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, before)
     return session
@@ -197,13 +208,15 @@ def _version_of(java: str) -> str | None:
     return said if done.returncode == 0 else None
 
 
-def ended(session: SparkSession, patience_seconds: float = 0.0) -> str | None:
-    """How the JVM of a session ended, in words; None: it goes on.
+def ended(patience_seconds: float = 0.0) -> str | None:
+    """How the JVM of this process ended, in words; None: it goes on, or there was none.
 
     Args:
         patience_seconds: a connection breaks a moment before the process is seen to end.
     """
-    gateway = session.sparkContext._gateway  # noqa: SLF001 - the only way to the JVM's process
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - the only way to the JVM's process
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:
         return None  # another process started it
@@ -217,13 +230,18 @@ def ended(session: SparkSession, patience_seconds: float = 0.0) -> str | None:
 
 def _stop(session: SparkSession) -> None:
     """Stop a session with its JVM; of one whose JVM has ended, what is left in this process."""
-    from pyspark import SparkContext
-
-    if ended(session) is None:
+    if ended() is None:
         session.stop()
         return
     with suppress(Exception):  # each step of it asks the JVM
         session.stop()
+    _forget()
+
+
+def _forget() -> None:
+    """Forget a JVM that has ended, or the next session of this process would ask it."""
+    from pyspark import SparkContext
+
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 

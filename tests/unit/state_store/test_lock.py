@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,15 +10,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from strandline.state_store.errors import Action, LockLost, WriterBusy
+from strandline.state_store.errors import Action, DiskFailed, LockLost, WriterBusy
 from strandline.state_store.lock import Process, process, writer_lock
 
 _HOLD = """
 import sys, time
 from pathlib import Path
+from typing import NoReturn
 from strandline.state_store.lock import writer_lock
 
 with writer_lock(Path(sys.argv[1]), "a test's child"):
@@ -186,3 +189,18 @@ def test_the_same_pid_elsewhere_or_at_another_time_is_another_process() -> None:
 @pytest.mark.parametrize("value", [None, 7, [], {}, {"pid": 1}, {"pid": "7", "started": "", "boot": "", "host": ""}])
 def test_what_names_no_process_is_none(value: object) -> None:
     assert Process.from_json(value) is None
+
+
+@pytest.mark.parametrize("step", ["pwrite", "ftruncate", "open"])
+def test_a_full_disk_is_said_and_leaves_the_lock_free(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "locks" / "shop.lock"
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, step, full)
+        with pytest.raises(DiskFailed, match="the disk is full"), writer_lock(path, "one"):
+            pass
+    with writer_lock(path, "another"):
+        pass
