@@ -38,7 +38,7 @@ from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import Action, StrandlineError
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.lock import Process
+    from strandline.state_store.processes import Process
 
 
 # The progress of a stream, as Dagster's events: what each table and topic has done since the last report.

@@ -20,7 +20,7 @@ from strandline.orchestration.roles import Role, identifier, role_of
 from strandline.orchestration.stream import Pace, Progress, Watch, stream_command
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.lock import Process, process
+from strandline.state_store.processes import Process, process
 
 # The keeper's decision on one pipeline at one tick, as data: which runs are lost, what to end, whether to start one.
 #

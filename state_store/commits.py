@@ -17,7 +17,7 @@ from strandline.state_store.errors import CorruptState
 from strandline.state_store.formats import check_format
 
 if TYPE_CHECKING:
-    from strandline.state_store.delta.statement import Statement
+    from strandline.state_store.statement import Statement
 
 FORMAT: Final = 2
 """The format that is written and read. Another one is another version's."""

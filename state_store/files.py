@@ -37,8 +37,8 @@ from strandline.state_store.errors import (
     StoreError,
 )
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.lock import process
 from strandline.state_store.paths import LakePath, Location, within
+from strandline.state_store.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

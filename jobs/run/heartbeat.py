@@ -27,7 +27,7 @@ from strandline.jobs.model.report import TableReport
 from strandline.state_store import files
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.lock import Process, process
+from strandline.state_store.processes import Process, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,12 +27,12 @@ from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.log import commit_file, commit_info, now_ms, write_commit
 from strandline.state_store.delta.schema import widened
 from strandline.state_store.delta.snapshot import moved_on, read_snapshot
-from strandline.state_store.delta.statement import Marks, Statement, table_mark
 from strandline.state_store.delta.statistics import ROWS_TAG, loosened, row_count, rows_tag, tagged_digest
 from strandline.state_store.errors import CommitConflict, CorruptState, DiskFailed, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, sync_folder
 from strandline.state_store.layout import table_at
+from strandline.state_store.statement import Marks, Statement, table_mark
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL, RECOVERY_HORIZON_MS
 from strandline.state_store.wording import sentence
 

@@ -22,7 +22,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run import pipeline
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 from tests.support.lake_tables import append, delete
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -21,7 +21,7 @@ from strandline.jobs.operate.quality.proofs import prove
 from strandline.jobs.operate.verify.proved import last_proof
 from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.damage import data_file, flip
 from tests.unit.operate.verify.lakes import MadeLake

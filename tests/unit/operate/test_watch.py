@@ -17,7 +17,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.files import make_folder
 from strandline.state_store.files import replace as write
 from strandline.state_store.leases import LEASE_DAYS, ReaderLease
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -20,7 +20,7 @@ from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.definitions import build
 from strandline.orchestration.stream import Progress
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 from tests.support.catalog_from_sql import run
 from tests.support.published_lake import PublishedLake
 

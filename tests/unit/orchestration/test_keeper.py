@@ -12,7 +12,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat
 from strandline.orchestration.streaming import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
-from strandline.state_store.lock import Process, process
+from strandline.state_store.processes import Process, process
 
 NOW = 1_000_000_000
 ME = process(os.getpid())

@@ -37,7 +37,7 @@ BEATS = """
 import json, os, signal, sys, time
 from pathlib import Path
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 lake, what = LakeLayout(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1

@@ -15,7 +15,8 @@ from typing import NoReturn
 import pytest
 
 from strandline.state_store.errors import Action, DiskFailed, LockLost, WriterBusy
-from strandline.state_store.lock import Process, process, writer_lock
+from strandline.state_store.lock import writer_lock
+from strandline.state_store.processes import Process, process
 
 _HOLD = """
 import sys, time

@@ -20,7 +20,7 @@ from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.lock import process
+from strandline.state_store.processes import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 

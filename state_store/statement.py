@@ -26,8 +26,6 @@ import xxhash
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline.state_store.delta.entry import Action
-
 MEMBER: Final = "strandline"
 """The member of `commitInfo`; Delta lets writers have their own there."""
 
@@ -61,7 +59,7 @@ class Statement:
         files, said = f"{self.marks.files:016x}", f"{self.marks.said:016x}"
         return {"version": self.version, "files": files, "said": said, "table": self.table}
 
-    def after(self, actions: Sequence[Action]) -> Statement:
+    def after(self, actions: Sequence[Mapping[str, Any]]) -> Statement:
         """The statement of the next version, of a commit that only adds files."""
         marks = self.marks
         for action in actions:
