@@ -19,6 +19,7 @@ from strandline.jobs.ivm.rules.lookups import plan_lookups
 from strandline.jobs.ivm.rules.maintenance import engines_for, late_rows
 from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
 from strandline.jobs.ivm.rules.recursive import grows
+from strandline.jobs.ivm.rules.spread import spread_rule
 from strandline.jobs.ivm.rules.stored import state_type
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.relation import ITSELF
@@ -161,9 +162,22 @@ def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
         yield "engine", "DuckDB: Spark has no recursion with UNION"
     else:
         yield "engine", f"DuckDB while up to {MOST_ROWS:,} rows may be read, beyond that Spark"
+        yield "first", _first_refresh(stage)
     reason = why_not(stage)
     if reason is not None:
         yield "because", f"not incremental: {reason}"
+
+
+def _first_refresh(stage: Stage) -> str:
+    """Whether tasks can share the first refresh, and where their rows meet."""
+    rule = spread_rule(stage, {each.relation.name: 0 for each in inputs_of(stage)})
+    if rule is None:
+        return "by one task, which has to see all rows"
+    how = "Spark's tasks share it where it reads much"
+    if rule.bucket is None:
+        return f"{how}; each stores its rows"
+    met = ", ".join(rule.meet)
+    return f"{how}; rows meet by {met}" if met else f"{how}; all that they give meets in one"
 
 
 def _map_rule(stage: MapStage) -> str:

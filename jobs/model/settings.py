@@ -49,6 +49,11 @@ EngineChoice = Literal["auto", "spark", "duckdb"]
 two everything."""
 
 
+SPREAD_ON_A_CLUSTER = 20_000_000
+"""Rows that one process reads, joins and writes in the seconds that it takes to share them."""
+SPREAD_ON_ONE_MACHINE = 100_000_000
+"""One process has all cores of a machine. Beyond, its memory counts: tasks take the rows by twenty millions."""
+
 ReplicaChoice = Literal["rocksdb", "memory", "lmdb", "dynamodb"]
 """What holds the replicas of a server."""
 
@@ -245,6 +250,12 @@ class Settings(BaseSettings):
     # What does not fit goes to a temporary folder: less memory is slower, not less.
     kernel_memory_mb: int = Field(default=2048, ge=128)
     kernel_threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
+    spread_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="from which on Spark's tasks share the first refresh of a table;"
+        f" default: {SPREAD_ON_A_CLUSTER:,} on a cluster, {SPREAD_ON_ONE_MACHINE:,} on one machine",
+    )
     arrangements_mb: int = Field(default=8192, ge=0, description="0: files are scanned")
     arrangements_folder: Path | None = Field(
         default=None, description="default: one of this user's for temporary files"

@@ -33,7 +33,7 @@ from strandline.jobs.operate.verify.recompute import check_recompute
 from strandline.jobs.operate.verify.subjects import Subject
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.orphans import sole_writer
-from strandline.jobs.run.pipeline import duckdb_engine_for
+from strandline.jobs.run.pipeline import duckdb_engine_for, spread_of
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.session import Session
 from strandline.jobs.run.shared import shared_tables
@@ -99,9 +99,8 @@ def engines(settings: Settings, pipeline: str, catalog: Catalog, lock: HeldLock)
     lake = LakeLayout(settings.lake)
     functions = Library(catalog.functions.values(), settings.functions.modules)
     with Session(settings, lake, lock) as session, duckdb_engine_for(settings) as duckdb_engine:
-        yield RunContext(
-            SparkSessions(session), lake, f"{pipeline}/{os.getpid()}", functions, duckdb_engine, settings.engine
-        )
+        writer, spread = f"{pipeline}/{os.getpid()}", spread_of(settings)
+        yield RunContext(SparkSessions(session), lake, writer, functions, duckdb_engine, settings.engine, spread)
 
 
 def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:

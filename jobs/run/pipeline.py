@@ -16,6 +16,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, View
 from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
 from strandline.jobs.model.report import EarlyEvents, MicroBatch, RunReport
+from strandline.jobs.model.settings import SPREAD_ON_A_CLUSTER, SPREAD_ON_ONE_MACHINE
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.observing import observers
 from strandline.jobs.run.orphans import sole_writer
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from strandline.jobs.ivm.refresh.context import Spread
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.publish.publisher import Published
     from strandline.jobs.run.heartbeat import Mode
@@ -189,12 +191,31 @@ def opened(
             from strandline.jobs.run.stream import PipelineStream
 
             functions = Library(catalog.functions.values(), settings.functions.modules)
-            context = RunContext(SparkSessions(session), lake, writer, functions, duckdb_engine, settings.engine)
+            spread = spread_of(settings, spark)
+            context = RunContext(
+                SparkSessions(session), lake, writer, functions, duckdb_engine, settings.engine, spread
+            )
             stream = PipelineStream(session, context, settings, name, definitions, levels, lock)
             # First of all: no epoch of a former definition comes after the swap that a killed process has planned.
             with _lost_jvm(session):
                 stream.take_replacements()
                 yield stream, began
+
+
+def spread_of(settings: Settings, spark: SparkSession | None = None) -> Spread | None:
+    """How the run's first refreshes are shared by tasks.
+
+    Args:
+        spark: the session that it was given.
+    """
+    from strandline.jobs.ivm.refresh.context import Spread
+
+    if settings.kernel != "tasks":
+        return None
+    master = str(spark.sparkContext.master) if spark is not None else settings.spark.master
+    one = master == "local" or master.startswith("local[")
+    fewest = settings.spread_rows or (SPREAD_ON_ONE_MACHINE if one else SPREAD_ON_A_CLUSTER)
+    return Spread(fewest, settings.kernel_memory_mb, settings.arrangements_space)
 
 
 @contextmanager

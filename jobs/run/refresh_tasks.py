@@ -21,6 +21,7 @@ from strandline.jobs.model.errors import EngineRefused
 from strandline.jobs.run.patience import without
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import Levels
+from strandline.state_store.duckdb.engine import process_engine
 from strandline.state_store.storage.requests import REQUESTS, Requests
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.jobs.model.settings import Settings
-    from strandline.state_store.duckdb.engine import DuckDBEngine
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class RefreshTasks:
         if not refused or self._context.engine != "auto":
             return Refreshed(results, failures, held, requests)
         left = {name: error for name, error in failures.items() if name not in refused}
-        by_spark = replace(self._context, duckdb_engine=None, engine="spark")
-        rest = refresh_all(by_spark, without(_behind(self._levels, refused), waiting), stopped | left.keys())
+        # Here there is a session: Spark runs what DuckDB cannot, and first refreshes are shared by tasks.
+        rest = refresh_all(self._context, without(_behind(self._levels, refused), waiting), stopped | left.keys())
         return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held, requests)
 
     def warm_up(self) -> None:
@@ -116,7 +116,7 @@ def warm_up(spark: SparkSession, context: RunContext, settings: Settings, levels
 
 def run_task(task: _Task) -> Refreshed:
     """A task, in a worker."""
-    engine = _duckdb_engine(task.context.writer, task.memory_mb, task.threads, task.arrangements)
+    engine = process_engine(task.context.writer, task.memory_mb, task.threads, task.arrangements)
     context = replace(task.context, duckdb_engine=engine)
     before = REQUESTS.so_far()  # a worker does one task at a time
     done = refresh_all(context, _levels(task.levels), task.stopped)
@@ -157,13 +157,3 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
 def _levels(pickled: bytes) -> Levels:
     levels: Levels = pickle.loads(pickled)  # noqa: S301  (the driver's)
     return levels
-
-
-# A worker that is used again finds its DuckDB engine, with the changes that it committed last. Another run may have
-# other functions of the same names.
-@lru_cache(maxsize=1)
-def _duckdb_engine(_run: str, memory_mb: int, threads: int, arrangements: tuple[Path | None, int]) -> DuckDBEngine:
-    from strandline.state_store.arrangements import arrangements_in
-    from strandline.state_store.duckdb.engine import DuckDBEngine
-
-    return DuckDBEngine(f"{memory_mb}MB", threads, arrangements_in(*arrangements))

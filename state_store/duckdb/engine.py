@@ -15,6 +15,7 @@ import uuid
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from strandline.state_store.arrangements import arrangements_in
 from strandline.state_store.delta.data_files import content_of, verify
 from strandline.state_store.delta.snapshot import Snapshots
 from strandline.state_store.duckdb import elementary
@@ -112,6 +114,18 @@ class DuckDBEngine:
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection as of `connection`, for whoever closes it or lets it go."""
         return self._database.cursor()
+
+
+@lru_cache(maxsize=1)
+def process_engine(_run: str, memory_mb: int, threads: int, arrangements: tuple[Path | None, int]) -> DuckDBEngine:
+    """The engine of a process that does tasks of one run after the other, with the changes that it committed last.
+
+    Another run may have other functions of the same names, so it gets another engine.
+
+    Args:
+        arrangements: folder and bytes, see `state_store.arrangements.arrangements_in`.
+    """
+    return DuckDBEngine(f"{memory_mb}MB", threads, arrangements_in(*arrangements))
 
 
 # Changes that this process committed a moment ago: whoever reads the table next need not read them back from disk.

@@ -64,6 +64,19 @@ class Keys:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of several parts of a version's rows: those of some of its data files.
+
+    Attributes:
+        number: which, from 0 on.
+        parts: how many there are, in which every row is once.
+    """
+
+    number: int
+    parts: int
+
+
+@dataclass(frozen=True)
 class PlacedRows:
     """The rows of a version.
 
@@ -119,17 +132,18 @@ class TableRows:
         placed = pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
         return PlacedRows(f"SELECT * FROM {self._register('none', placed.empty_table())}", ())
 
-    def at(self, snapshot: Snapshot, keys: Sequence[Keys] = ()) -> PlacedRows:
+    def at(self, snapshot: Snapshot, keys: Sequence[Keys] = (), part: Part | None = None) -> PlacedRows:
         """All rows of a version, or those with some keys.
 
         Args:
             keys: rows that have none of them may be left out, and need not be. Without any, all rows are wanted.
+            part: the only rows that are wanted.
 
         Raises:
             VersionGone: a data file or a deletion vector is gone.
             CorruptState: one of them is broken.
         """
-        live = self._live(snapshot)
+        live = self._live(snapshot, part)
         arranged = self._looked_up(live, keys) if keys else {}
         found = [each for each in live if each.name in arranged]
         rest = [each for each in live if each.name not in arranged]
@@ -237,13 +251,13 @@ class TableRows:
             name = self._register(f"found_{number}", pa.concat_tables(parts))
             yield self._widened(f"SELECT {', '.join(map(quoted, there))}, {FILE}, {POSITION} FROM {name}", lacking)
 
-    def _live(self, snapshot: Snapshot) -> list[_Live]:
+    def _live(self, snapshot: Snapshot, part: Part | None = None) -> list[_Live]:
         """The files of a version, those with deleted rows first: of the others no place need be looked at."""
         schema = snapshot.metadata["schemaString"]
         newer = self._newer(columns_of(schema))
         later = [name for name in added_columns(schema) if name in self._schema.names]
         found = []
-        for name, body in snapshot.files.items():
+        for name, body in _dealt(snapshot.files, part):
             copy = self._local.path_of(self._path, inside(self._path, name), stated_checksum(body))
             has = self._local.columns_of(copy) if later else frozenset()
             lacking = (*newer, *(each for each in later if each not in has))
@@ -329,6 +343,13 @@ class _Live:
     lacking: tuple[str, ...]
     copy: Path
     body: Mapping[str, Any]
+
+
+def _dealt(files: Mapping[str, Mapping[str, Any]], part: Part | None) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The files of a part. The largest are dealt out first, so that all parts have about as many rows."""
+    if part is None:
+        return files.items()
+    return sorted(files.items(), key=lambda each: (-_count(each[1]), each[0]))[part.number :: part.parts]
 
 
 def _count(body: Mapping[str, Any]) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.duckdb.engine import Kept
-    from strandline.state_store.duckdb.rows import Keys, PlacedRows
+    from strandline.state_store.duckdb.rows import Keys, Part, PlacedRows
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
 
@@ -59,17 +59,17 @@ class DuckDBTable(StoredTable):
         self._recent = kept.recent
         self._rows = TableRows(connection, kept.local, path, self._schema, name, kept.arrangements)
 
-    def read(self, version: int | None, keys: Sequence[Keys] = ()) -> PlacedRows:
+    def read(self, version: int | None, keys: Sequence[Keys] = (), part: Part | None = None) -> PlacedRows:
         """The rows at `version` with their places; none without a version.
 
         Args:
-            keys: as of `TableRows.at`.
+            keys, part: as of `TableRows.at`.
 
         Raises:
             VersionGone: the version is not there, or is older than the table's retention.
             CorruptState: a file of it is broken.
         """
-        return self._rows.none() if version is None else self._rows.at(self._snapshot(version), keys)
+        return self._rows.none() if version is None else self._rows.at(self._snapshot(version), keys, part)
 
     def suits_lookup(self, version: int | None, keys: int) -> bool:
         """True if looking up the rows of so many keys may cost less than a scan. Raises as `read`."""

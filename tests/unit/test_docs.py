@@ -19,6 +19,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 USERS_PAGES = tuple(page for page in PAGES if page.parent.name != "design")
 COMMANDS = typer.main.get_command(app)
 DEFAULTS = {
+    "by the master": "None",
     "./lake": "lake",
     "none": "None",
     "cores": "None",

@@ -473,6 +473,9 @@ class WithDistinct(AggregateFunction):
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         return self._of(call).merge(engine, call, old, new)
 
+    def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str | None:
+        return self._of(call).combine(engine, call, kept)
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return self._of(call).result(engine, call, kept)
 

@@ -162,6 +162,13 @@ class AggregateFunction(ABC):
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         """Both accumulators as one; `old` is NULL for a group that is new."""
 
+    def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str | None:
+        """Aggregate over the accumulators of parts of a group's first rows: that of all of them, to the last digit.
+
+        None: there is no such aggregate, and all rows of a group must come to one place.
+        """
+        return None
+
     @abstractmethod
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         """The visible value of an accumulator, of the call's type once cast. That of NULL is the value over no rows."""

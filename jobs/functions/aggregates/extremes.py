@@ -51,6 +51,9 @@ class Extreme(AggregateFunction):
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         return f"{'GREATEST' if self.greatest else 'LEAST'}({old}, {new})"
 
+    def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return self._best(kept)
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return kept
 

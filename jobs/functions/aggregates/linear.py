@@ -82,6 +82,9 @@ class Count(AggregateFunction):
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         return f"COALESCE({old}, 0) + {new}"
 
+    def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return engine.cast(f"SUM({kept})", BIGINT)
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return f"COALESCE({kept}, 0)"
 
@@ -174,6 +177,13 @@ class Additive(AggregateFunction):
         count = f"COALESCE({engine.field(old, 'n')}, 0) + {engine.field(new, 'n')}"
         total = engine.cast(f"CASE WHEN {count} = 0 THEN {zero} ELSE {left} + {right} END", sql_type)
         return engine.struct([("sum", total), ("n", count)])
+
+    def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str | None:
+        if self._of_doubles(call):
+            return None  # the last digits would be those of the parts
+        sums = f"SUM({engine.field(kept, 'sum')})"
+        counts = f"SUM({engine.field(kept, 'n')})"
+        return engine.struct([("sum", engine.cast(sums, self.kept_type(call))), ("n", engine.cast(counts, BIGINT))])
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         total = doubles.total(engine, kept) if self._of_doubles(call) else engine.field(kept, "sum")

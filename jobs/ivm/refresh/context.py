@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -21,6 +23,33 @@ if TYPE_CHECKING:
     from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.duckdb.engine import DuckDBEngine
     from strandline.state_store.layout import LakeLayout
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How first refreshes are shared by Spark's tasks (`jobs.ivm.refresh.on_tasks`).
+
+    Attributes:
+        fewest_rows: of all inputs, from which on they are.
+        memory_mb: of the DuckDB engines of one executor.
+        arrangements: folder and bytes, see `state_store.arrangements.arrangements_in`.
+        read_again: rows that all parts may read of inputs which each of them reads whole, as a multiple of the rows
+            that are dealt out to them: 1 is as much again.
+    """
+
+    fewest_rows: int
+    memory_mb: int
+    arrangements: tuple[Path | None, int]
+    read_again: float = 1.0
+
+    def most_parts(self, dealt: int, whole: int) -> float:
+        """The parts that are worth what they read whole.
+
+        Args:
+            dealt: rows that are dealt out.
+            whole: rows that each part reads.
+        """
+        return self.read_again * dealt / whole if whole else math.inf
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,7 @@ class RunContext:
         functions: those that users wrote, when the views may call them.
         duckdb_engine: the one of this process; None: there is none here.
         engine: which of them is wanted.
+        spread: how first refreshes are shared by tasks; None: they are not.
     """
 
     sessions: SparkSessions | None
@@ -41,6 +71,7 @@ class RunContext:
     functions: Library | None = None
     duckdb_engine: DuckDBEngine | None = None
     engine: EngineChoice = "auto"
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)

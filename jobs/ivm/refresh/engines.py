@@ -1,8 +1,9 @@
-"""The choice of the engine that runs an epoch, and that engine at work: DuckDB in this process, or Spark.
+"""The choice of who runs an epoch, and that engine at work: DuckDB in this process or in Spark's tasks, or Spark.
 
 DuckDB takes tens of milliseconds where Spark takes seconds to plan the same text, and reads some tens of millions
-of rows a second (docs/design/0010-kernel.md). So it runs what one machine can hold; what is larger is Spark's, which
-can spread it. What DuckDB cannot run after all (a function that DuckDB lacks, memory) is run by Spark as well.
+of rows a second (docs/design/0010-kernel.md). So it runs what one machine can hold. The first refresh of a table, which
+reads all there is, is shared by Spark's tasks where that is much (docs/design/0050-spread.md). What is left, and what
+DuckDB cannot run after all (a function that DuckDB lacks, memory), is run by Spark's own plans.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.ivm.refresh.late import with_late_rows
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import Epoch
     from strandline.jobs.ivm.refresh.runtime import Runtime
+    from strandline.jobs.ivm.rules.spread import SpreadRule
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Head
 
@@ -52,9 +54,14 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         EngineRefused: the engine cannot run the rule, and the other is not here, or not wanted.
         Exception: whatever the engine says of the rows; see `faults`.
     """
-    engine, why = choose(context, epoch)
+    by, why = choose(context, epoch)
+    if by == "tasks":
+        done = _by_tasks(context, epoch, why)
+        if done is not None:
+            return done
+        by, why = choose(replace(context, spread=None), epoch)
     try:
-        if engine == "duckdb":
+        if by == "duckdb":
             return _by_duckdb(context, _said(epoch, f"by DuckDB: {why}"), anew=anew)
     except EngineRefused as refused:
         if context.sessions is None or context.engine != "auto" or isinstance(epoch.stage, RecursiveStage):
@@ -64,8 +71,8 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     return _by_spark(context, _said(epoch, f"by Spark: {why}"), anew=anew)
 
 
-def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
-    """The engine that suits an epoch, and why.
+def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect | Literal["tasks"], str]:
+    """Who is to run an epoch, and why.
 
     Raises:
         EngineRefused: it is DuckDB's alone, which is not here or not wanted.
@@ -85,7 +92,21 @@ def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
     rows = sum(Digest.parse(head.record.digest).count for head in heads)
     if context.duckdb_engine is None:
         return "spark", "there is no DuckDB engine here"
+    if _spread_rule(context, epoch) is not None:
+        return "tasks", f"{rows:,} rows"
     return "spark" if rows > MOST_ROWS else "duckdb", f"{rows:,} rows at most"
+
+
+def _spread_rule(context: RunContext, epoch: Epoch) -> SpreadRule | None:
+    """The texts by which tasks share the epoch; None where one of them does it all."""
+    spread, before = context.spread, epoch.head.record
+    rows = {span.relation.name: span.head.record.rows for span in epoch.spans}
+    if spread is None or sum(rows.values()) < spread.fewest_rows or not epoch.first or before.rows or before.epoch:
+        return None
+    from strandline.jobs.ivm.rules.spread import spread_rule
+
+    found = spread_rule(epoch.stage, rows)
+    return found if found is not None and spread.most_parts(found.rows, found.whole) >= 2 else None
 
 
 def _said(epoch: Epoch, how: str) -> Epoch:
@@ -106,6 +127,29 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         done = _maintained(runtime, epoch, anew=anew)
         runtime.close()
     return done
+
+
+def _by_tasks(context: RunContext, epoch: Epoch, why: str) -> Done | None:
+    """The epoch in tasks that share it; None when a text fails there.
+
+    A part may add up to what no type holds where the whole does not. What one task says of the rows is right.
+    """
+    if context.sessions is None:
+        raise EngineRefused(
+            sentence("tasks share it, and there is no session here: {}", why), where=Text(Name(epoch.stage.table))
+        )
+    import duckdb
+
+    from strandline.jobs.ivm.refresh import on_tasks
+
+    rule = _spread_rule(context, epoch)
+    assert rule is not None, "it was chosen for it"
+    with context.sessions.lent() as session:
+        try:
+            return on_tasks.refresh(session, context, epoch, rule)
+        except duckdb.Error as wrong:
+            log.warning("'%s' is not shared by tasks: %s", epoch.stage.table, str(wrong).splitlines()[0])
+            return None
 
 
 def _by_duckdb(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:

@@ -27,7 +27,7 @@ from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import duckdb
 
@@ -37,15 +37,25 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input
     from strandline.state_store.commits import CommitRecord, Head
-    from strandline.state_store.duckdb.rows import PlacedRows
+    from strandline.state_store.duckdb.rows import Part, PlacedRows
 
 
 class DuckDbRuntime(Runtime[str]):
-    """One epoch on a connection of its own. Rows that are not computed yet are the text of a SELECT."""
+    """One epoch on a connection of its own. Rows that are not computed yet are the text of a SELECT.
+
+    Args:
+        parts: {alias of an input: the only part of its rows that is read}.
+    """
 
     dialect: Dialect = "duckdb"
 
-    def __init__(self, context: RunContext, connection: duckdb.DuckDBPyConnection, epoch: Epoch) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        connection: duckdb.DuckDBPyConnection,
+        epoch: Epoch,
+        parts: Mapping[str, Part] | None = None,
+    ) -> None:
         assert context.duckdb_engine is not None
         self._context = context
         self._duckdb_engine = context.duckdb_engine
@@ -54,6 +64,7 @@ class DuckDbRuntime(Runtime[str]):
         self._head = epoch.head
         self._moved = epoch.moved
         self._changed = epoch.changed
+        self._parts = parts or {}
         self._asked: dict[str, list[Keys]] = {}
         self._found: dict[str, PlacedRows] = {}
         self._spans = {span.relation.name: span for span in epoch.spans}
@@ -174,7 +185,8 @@ class DuckDbRuntime(Runtime[str]):
         span, source = self._spans[each.relation.name], self._source(side, each)
         if side != "delta":
             name = f"{side}_{each.alias}"
-            rows = self._found[name] = source.read(self._version(side, each), self._asked.get(name, ()))
+            keys, part = self._asked.get(name, ()), self._parts.get(each.alias)
+            rows = self._found[name] = source.read(self._version(side, each), keys, part)
             return self._flat(rows.text, each.relation)
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:

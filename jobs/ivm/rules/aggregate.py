@@ -85,6 +85,26 @@ def _before_results(
     groups = [engine.name(group.name) for group in stage.group]
     lost = _lost_by(again)
     merged = [*(f"__d.{group}" for group in groups), *_merged(stage, lost, engine), old_row()]
+    return [
+        *folds(stage, lost, engine, changed),
+        before(stage, engine),
+        f"""__m AS (
+  SELECT
+    {columns(merged)}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+)""",
+    ]
+
+
+def folds(
+    stage: AggregateStage, lost: tuple[AggregateCall, ...], engine: Engine, changed: Collection[str] | None
+) -> list[str]:
+    """The relations up to `__d`.
+
+    Args:
+        lost: the calls of which it must be known what they lost.
+    """
+    groups = [engine.name(group.name) for group in stage.group]
     added = [call for call in stage.aggregates if function_of(call).kept]
     return [
         *ctes(stage, engine, changed),
@@ -98,13 +118,29 @@ def _before_results(
     {columns([*groups, _rows(stage, engine), *folded(added, WEIGHT, engine), *_lost(lost, engine)])}
   FROM __e{_grouped(groups)}
 )""",
-        before(stage, engine),
-        f"""__m AS (
-  SELECT
-    {columns(merged)}
-  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
-)""",
     ]
+
+
+def combined(stage: AggregateStage, folded_parts: str, engine: Engine) -> str | None:
+    """`__d` of all first rows, from what `folds` gave of parts of them; None where a call has no such text.
+
+    Args:
+        folded_parts: the relation of those rows.
+    """
+    groups = [engine.name(group.name) for group in stage.group]
+    parts = []
+    for call in stage.aggregates:
+        kept = _kept(call, engine)
+        made = function_of(call).combine(engine, call, kept)
+        if made is None:
+            return None
+        parts.append(f"{made} AS {kept}")
+    rows = f"{engine.cast(f'SUM({ROWS})', BIGINT)} AS {ROWS}"
+    return f"""__d AS (
+  SELECT
+    {columns([*groups, rows, *parts])}
+  FROM {folded_parts}{_grouped(groups)}
+)"""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def terms(core: Core, changed: Collection[str], engine: Engine) -> Iterator[Term
     for place, each in enumerate(core.inputs):
         if each.alias not in changed or each.frozen:
             continue
-        if _is_linear(core, place):
+        if is_linear(core, place):
             weight = "1" if core.storage == "append" else f"{engine.name(each.alias)}.{WEIGHT}"
             yield Term(_sides(core, place, "delta"), weight)
         else:
@@ -125,7 +125,7 @@ def _all(core: Core, side: Side) -> dict[str, Side]:
     return {each.alias: side for each in core.inputs}
 
 
-def _is_linear(core: Core, place: int) -> bool:
+def is_linear(core: Core, place: int) -> bool:
     """True if a change of that input is the same change of the join's rows, whatever the other rows are."""
     later_pads = any(each.join in ("right", "full") for each in core.inputs[place + 1 :])
     return core.inputs[place].join in ("inner", "right") and not later_pads

@@ -4,6 +4,7 @@ events ──epoch by epoch──> DuckDB, or Spark ──> table ──> push, 
                                                   ├─> verify --deep, pulls, partial    at rest
                                                   └─> a lost row is found, and mended by rebuild and backfill
 events ──all at once─────> DuckDB, or Spark ──> table                               one load
+events ──all at once─────> DuckDB, in tasks that share it ──> table                 spread
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from strandline.jobs.ivm.refresh.context import SparkSessions
+from strandline.jobs.ivm.refresh.context import SparkSessions, Spread
 from strandline.jobs.model.errors import SqlError
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
@@ -25,6 +26,7 @@ from tests.properties.paths.example import Example, Tally
 from tests.properties.paths.lake import ViewLake
 from tests.properties.paths.oracle import Expected, oracle
 from tests.properties.paths.views import relations_of
+from tests.support.local_tasks import LocalTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from tests.properties.paths.values import Rows
     from tests.properties.paths.views import ViewOf
     from tests.properties.paths.ways import Way
+
+
+_ALWAYS: Final = Spread(1, 512, (None, 0), read_again=1e9)
+"""First loads are shared by tasks, whatever it costs."""
 
 
 class Differs(AssertionError):
@@ -54,9 +60,13 @@ class Engines:
     tally: Tally = field(default_factory=Tally)
     folder: Path | None = None
 
-    def refresh(self, lake: ViewLake, *, by_spark: bool) -> dict[str, StrandlineError]:
+    def refresh(self, lake: ViewLake, *, by_spark: bool, by_tasks: bool = False) -> dict[str, StrandlineError]:
         """Bring the views of a lake to what has come; what failed, by table."""
-        spark = self.spark
+        spark, tasks = self.spark, LocalTasks()
+        if by_tasks:
+            failures = lake.refresh(self.duckdb_engine, tasks.sessions, spread=_ALWAYS)
+            self.tally.shared += tasks.shared
+            return failures
         if spark is not None and by_spark:
             return lake.refresh(None, SparkSessions(lambda: spark))
         return lake.refresh(self.duckdb_engine)
@@ -72,10 +82,12 @@ def check(example: Example, engines: Engines) -> None:
         TemporaryDirectory(prefix="paths", dir=engines.folder) as folder,
         ViewLake(Path(folder) / "epochs", example.relations, example.views) as lake,
         lake.copied(Path(folder) / "once") as once,
+        lake.copied(Path(folder) / "spread") as spread,
     ):
         by_epochs = _Checked(example, engines, lake)
         by_epochs.by_epochs()
         _Checked(example, engines, once, accepted=by_epochs.accepted).at_once()
+        _Checked(example, engines, spread, accepted=by_epochs.accepted).spread()
 
 
 def failure(example: Example, engines: Engines) -> str:
@@ -125,13 +137,22 @@ class _Checked:
 
     def at_once(self) -> None:
         """The same events in one epoch, which is the first load."""
+        self._lake.take(self._example.events())
+        self._load("one load", by_spark=True)
+
+    def spread(self) -> None:
+        """The first load, shared by tasks that each read some of the files."""
+        for events in self._example.epochs:
+            self._lake.take(events)
+        self._load("spread", by_tasks=True)
+
+    def _load(self, way: str, *, by_spark: bool = False, by_tasks: bool = False) -> None:
         if self._example.replaced is not None and self.accepted:
             self._put(self._example.replaced[1])
-        self._lake.take(self._example.events())
-        self._refresh(len(self._example.epochs), "one load", by_spark=True)
+        self._refresh(len(self._example.epochs), way, by_spark=by_spark, by_tasks=by_tasks)
         for view in self._views:
-            self._compare(view, {"one load": ways.table}, "one load")
-            self._compare_letters(view, "one load")
+            self._compare(view, {way: ways.table}, way)
+            self._compare_letters(view, way)
 
     def _put(self, view: ViewOf) -> None:
         self._lake.replace(view)
@@ -162,13 +183,13 @@ class _Checked:
         self._held[view.name] = wanted[view.name]
         self._compare(view, ways.EACH_EPOCH, "replaced")
 
-    def _refresh(self, epochs: int, place: str, *, by_spark: bool) -> None:
+    def _refresh(self, epochs: int, place: str, *, by_spark: bool, by_tasks: bool = False) -> None:
         """A refresh. A view stops where it is to stop and a row fails, and nowhere else.
 
         Raises:
             Differs: another one stops, or that one goes on.
         """
-        failures = self._engines.refresh(self._lake, by_spark=by_spark)
+        failures = self._engines.refresh(self._lake, by_spark=by_spark, by_tasks=by_tasks)
         with oracle(self._engines.db, self._example.relations, self._example.events(epochs)) as plain:
             self._now = {view.name: plain.expected(view) for view in self._views}
         for view in self._views:

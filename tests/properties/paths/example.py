@@ -24,12 +24,14 @@ class Tally:
         ways: answers that were compared, by way.
         failing: views with a row at the end on which an expression fails.
         rows: of all views at the end.
+        shared: first loads of tables that tasks shared.
     """
 
     forms: Counter[str] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)
     failing: int = 0
     rows: int = 0
+    shared: int = 0
 
     @property
     def examples(self) -> int:
@@ -40,7 +42,7 @@ class Tally:
         asked = ", ".join(f"{way} {count}" for way, count in self.ways.most_common())
         return (
             f"{self.examples} examples (a view and its history): {forms}; {self.failing} have rows that fail,"
-            f" {self.rows} rows; answers compared: {asked}"
+            f" {self.rows} rows, {self.shared} first loads were shared by tasks; answers compared: {asked}"
         )
 
 

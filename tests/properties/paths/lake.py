@@ -30,7 +30,7 @@ from tests.properties.paths.views import Relation, ViewOf
 from tests.support.event_commits import commit_events, log_table
 
 if TYPE_CHECKING:
-    from strandline.jobs.ivm.refresh.context import SparkSessions
+    from strandline.jobs.ivm.refresh.context import SparkSessions, Spread
     from strandline.jobs.model.definitions import View
     from strandline.state_store.duckdb.engine import DuckDBEngine
     from tests.properties.paths.history import Event
@@ -133,9 +133,10 @@ class ViewLake:
         spark: SparkSessions | None = None,
         *,
         stopped: frozenset[str] = frozenset(),
+        spread: Spread | None = None,
     ) -> dict[str, StrandlineError]:
         """Bring every view to what has come; what failed, by table."""
-        context = RunContext(spark, self.lake, "views/1", duckdb_engine=duckdb_engine)
+        context = RunContext(spark, self.lake, "views/1", duckdb_engine=duckdb_engine, spread=spread)
         return refresh_all(context, self.levels, stopped).failures
 
     def _add(self, view: ViewOf, session: Interpreter) -> None:

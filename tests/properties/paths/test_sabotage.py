@@ -17,7 +17,7 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.ivm.refresh import engines as duckdb_or_spark
-from strandline.jobs.ivm.refresh import full_recompute, guarded_stage
+from strandline.jobs.ivm.refresh import full_recompute, guarded_stage, on_tasks
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.operate import backfill
@@ -92,6 +92,12 @@ def _changes(patch: pytest.MonkeyPatch) -> None:
 def _first_load(patch: pytest.MonkeyPatch) -> None:
     """A first load computes nothing."""
     _rule(patch, lambda epoch: epoch.first)
+
+
+def _spread(patch: pytest.MonkeyPatch) -> None:
+    """Of what parts give to the buckets of a first load, one row is lost."""
+    whole = on_tasks._by_bucket
+    patch.setattr(on_tasks, "_by_bucket", lambda rows: whole(rows.slice(1)))
 
 
 def _rule(patch: pytest.MonkeyPatch, broken: Callable[[Epoch], bool]) -> None:
@@ -226,6 +232,7 @@ def _nulls(patch: pytest.MonkeyPatch) -> None:
 _OF_SOUND: Final[dict[str, Sabotage]] = {
     "epoch 1, table": _changes,
     "one load": _first_load,
+    "spread, spread": _spread,
     "epoch 1, push": _push,
     "at rest, weights": _weights,
     "epoch 1, replica": _replica,
