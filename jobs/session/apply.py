@@ -19,11 +19,8 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
 from strandline.jobs.model.options import OWNERSHIP_OPTIONS
-from strandline.jobs.run.shared import shared_tables
 from strandline.jobs.session import catalog_changes
 from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
-from strandline.jobs.session.define.replaced import ColumnDiff
-from strandline.jobs.session.define.source import check_name
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.user_defined import FunctionChange, create_type, register_function
 from strandline.jobs.sql.statements import parse
@@ -83,6 +80,8 @@ class Applied:
 
 def pipeline_of(path: Path) -> str:
     """Pipeline of a file's definitions. Raises InvalidQuery: the name is too long."""
+    from strandline.jobs.session.define.source import check_name
+
     check_name(path.stem)
     return path.stem
 
@@ -334,6 +333,8 @@ def plan_of(
 
 
 def _step(change: Change, catalog: Catalog, lake: LakeLayout) -> PlannedChange:
+    from strandline.jobs.session.define.replaced import ColumnDiff  # with the planner, which a SELECT does without
+
     definition, what = change.definition, described(change.definition)
     if isinstance(definition, PlainView):
         return PlannedChange(_OUTCOMES.get(change.outcome, change.outcome), what)
@@ -368,6 +369,8 @@ def _step(change: Change, catalog: Catalog, lake: LakeLayout) -> PlannedChange:
 
 def _sharing(definition: View, catalog: Catalog) -> tuple[str, ...]:
     """The other views of the pipeline that read shared tables which the definition would read."""
+    from strandline.jobs.run.shared import shared_tables
+
     wanted = shared_tables(definition, catalog.supposing(definition))
     others = (each for each in catalog.pipeline(definition.pipeline) if each.name != definition.name)
     return tuple(each.name for each in others if wanted and wanted & shared_tables(each, catalog))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.plain_views import expanded
 from strandline.jobs.catalog.stored_names import stored_statement
-from strandline.jobs.ivm.binding import Binding
 from strandline.jobs.model.definitions import PlainView, Source, View
 from strandline.jobs.model.errors import OptionRefused, SqlError, UnknownName
 from strandline.jobs.serve.results import Document, Message, Result
@@ -46,6 +46,7 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from strandline.jobs.ivm.binding import Binding
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.session.user_defined import FunctionChange
 
@@ -68,7 +69,13 @@ class Interpreter:
         self.lake = LakeLayout(settings.lake)
         self.catalog = Catalog(self.lake)
         self.properties = Properties()
-        self.binding = Binding()
+
+    @cached_property
+    def binding(self) -> Binding:
+        """What binds the definitions of these statements: the compiler, which most commands never ask."""
+        from strandline.jobs.ivm.binding import Binding
+
+        return Binding()
 
     def run(self, text: str) -> Iterator[Result]:
         """Execute the statements of `text` in order; those before an error stay executed.

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
-import duckdb
-
 from strandline.jobs.functions.scalars.contract import (
     Scalar,
     Signature,
@@ -207,6 +205,8 @@ def _checked(place: int, *, of_group: bool = False) -> Callable[[Sequence[str | 
 @cache
 def _fault(expression: str) -> str | None:
     """What is wrong with a regular expression, in RE2's words; None: nothing."""
+    import duckdb
+
     bare = expression
     for part in _BRACES:
         bare = re.sub(part.replace("(?s)", ""), "x", bare, flags=re.DOTALL)

@@ -317,3 +317,14 @@ def test_the_command_loads_no_engine_before_it_is_told_what_to_do() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_statement_that_defines_nothing_loads_no_engine_and_no_planner(filled: LakeLayout) -> None:
+    code = (
+        "import sys; from strandline.jobs.cli.main import app;"
+        "app(['sql', '-e', 'SHOW TABLES'], standalone_mode=False);"
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'duckdb', 'strandline.jobs.ivm.plan.plan'};"
+        "print(heavy & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
