@@ -17,7 +17,7 @@ from strandline.jobs.publish.declared import published, topic_as_source
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
-from strandline.state_store.errors import CommitsLost, CorruptState, TableLost
+from strandline.state_store.errors import CommitsLost, CorruptState, StoreError, TableLost
 from strandline.state_store.layout import LakeLayout, check_lake
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def status(settings: Settings) -> Rows:
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
     view, but for those that were found to change none of its rows, versions of the view for its changelog topic. It is
     null when the broker does not answer. `late` counts the rows that came too late for a view's windows and are left
-    out; it is null where no row is ever late. `state` is `fresh` or `behind` by the lag, `held` or `stopped` for a view
-    that does not go on (`jobs.operate.quality.hindrances`), `never run` before the first commit, `never published`
-    before a topic's first write, `partial` where nothing is stored, `broken`, or the code of the error that hides the
-    lag.
+    out; it is null where no row is ever late. `state` is `fresh`, or `behind` by the lag or what waits anywhere above a
+    view; `held` or `stopped` for a view that does not go on (`jobs.operate.quality.hindrances`), `never run` before
+    the first commit, `never published` before a topic's first write, `partial` where nothing is stored, `broken`, or
+    the code of the error that hides the lag.
 
     Raises:
         ObjectMissing: there is no lake.
@@ -78,13 +78,24 @@ def _rows(
         case View():
             late = late_in(lake, stage_tables(lake, definition.name))
             found = hindrances.of(definition.name)
-            yield _row(definition, definition.name, "view", heads, log.versions(definition), late, found)
+            yield _row(
+                definition,
+                definition.name,
+                "view",
+                heads,
+                log.versions(definition),
+                late,
+                found,
+                waits=log.waits(definition),
+            )
             if published(definition):
                 yield log.changelog(definition)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
             yield _row(definition, event_log, "event log", heads, log.lag(definition, lake))
-            yield _row(definition, definition.name, "table", heads, log.versions(definition))
+            yield _row(
+                definition, definition.name, "table", heads, log.versions(definition), waits=log.waits(definition)
+            )
         case Source():
             yield _row(definition, definition.name, "event log", heads, log.lag(definition, lake))
     letters = tables.dead_letters(definition.name)
@@ -101,6 +112,8 @@ def _row(
     lag: _Lag,
     late: int | None = None,
     hindrance: Hindrance | None = None,
+    *,
+    waits: bool = False,
 ) -> _Row:
     behind, unit, error = lag
     try:
@@ -109,7 +122,7 @@ def _row(
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, lost.code)
     if head is None:
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")
-    state = error or (hindrance.state if hindrance is not None else "behind" if behind else "fresh")
+    state = error or (hindrance.state if hindrance is not None else "behind" if behind or waits else "fresh")
     record = head.record
     return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, state)
 
@@ -127,6 +140,14 @@ class Lags:
     def versions(self, definition: View | Source) -> _Lag:
         """The lag of a view or a keyed table: no topic is asked."""
         return self._waiting.versions(definition.name), "versions", None
+
+    def waits(self, definition: View | Source) -> bool:
+        """True if anything above a view or a keyed table waits, also events that no log has yet: its lag is 0 then, and
+        its rows are not fresh. What cannot be looked at is said where it is."""
+        try:
+            return self._silent is None and self._waiting.since(definition.name) is not None
+        except (SourceError, StoreError):
+            return False
 
     def lag(self, source: Source, lake: LakeLayout) -> _Lag:
         """The lag of a source."""

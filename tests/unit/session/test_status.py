@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from strandline.jobs.expect.approvals import Approval, write_approval
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.define.source import source_of
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
@@ -30,6 +31,23 @@ def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settin
     assert lags() == {"s": (None, None, 2, "events", "never run"), "v": (None, None, 0, "versions", "never run")}
     events(lake, "s", [{"id": 1}, {"id": 2}])
     assert lags() == {"s": (0, 2, 2, "events", "behind"), "v": (None, None, 1, "versions", "never run")}
+
+
+def test_a_view_whose_events_wait_in_their_topic_is_not_fresh(session: Interpreter, settings: Settings) -> None:
+    """With a pipeline that is dead its lag stays 0: nothing has come into its inputs."""
+    run(session, STREAM + VIEW + "INSERT INTO s (id) VALUES (1), (2);")
+    plain = settings.model_copy(update={"engine": "duckdb"})
+    pipeline = session.catalog.get("v").pipeline
+
+    def states() -> list[tuple[object, object, object]]:
+        return [(row[1], row[6], row[9]) for row in status(plain).rows]
+
+    drain(plain, pipeline, in_driver=True)
+    assert states() == [("s", 0, "fresh"), ("v", 0, "fresh")]
+    run(session, "INSERT INTO s (id) VALUES (3);")
+    assert states() == [("s", 1, "behind"), ("v", 0, "behind")]
+    drain(plain, pipeline, in_driver=True)
+    assert states() == [("s", 0, "fresh"), ("v", 0, "fresh")]
 
 
 def test_status_says_of_a_view_that_it_is_held_and_of_what_reads_that_too(
