@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +10,18 @@ from typing import Any
 
 import pytest
 
+from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.rebuild import execute_rebuild, plan_rebuilds
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.files import remove_file
+from strandline.state_store.files import remove_file, remove_folder
+from strandline.state_store.layout import LakeLayout
 from tests.support.published_lake import PublishedLake
 
 _PAGE = Path(__file__).parents[3] / "docs" / "changelog-topic.md"
@@ -137,3 +143,53 @@ def identity(made: PublishedLake) -> bytes:
     head = reader.head(made.lake.table("by_town"))
     assert head is not None
     return head.record.table.encode()
+
+
+def test_every_version_across_a_rename_replacements_and_a_lost_table(settings: Settings, table_at: TableAt) -> None:
+    """By statements alone: what a reader noted then is what the topic still gives at the end."""
+    plain = settings.model_copy(update={"engine": "duckdb"})
+    lake, known = LakeLayout(settings.lake), dict[tuple[int, int], dict[str, tuple[object, ...]]]()
+
+    def run(text: str) -> list[Any]:
+        return list(Interpreter(plain, "p").run(text))
+
+    def records() -> list[tuple[bytes, bytes | None, list[tuple[str, bytes]]]]:
+        log = open_log(plain, lake)
+        runs = [run for each, end in log.end_offsets("counted").items() for run in log.read("counted", each, 0, end)]
+        return [
+            (key or b"", value, [(name, said or b"") for name, said in headers or ()])
+            for each in runs
+            for key, value, headers in zip(each.keys, each.values, each.headers, strict=True)
+        ]
+
+    def noted(name: str, *more: str) -> None:
+        run(f"INSERT INTO sales VALUES {', '.join(('(1, 2)', '(2, 5)', *more))};")
+        drain(plain, "p", in_driver=True)
+        found = reader.head(lake.table("counted"))
+        (rows,) = run(f"SELECT shop, n, x FROM {name};")
+        assert found is not None
+        generation = max(int(dict(headers)["strandline.generation"]) for _, _, headers in records())
+        known[generation, found.version] = {str(row[0]): tuple(row[1:]) for row in rows.rows}
+
+    def replaced(name: str, select: str) -> None:
+        query = f"SELECT shop, COUNT(*) AS n, {select} GROUP BY shop"
+        run(f"CREATE OR REPLACE MATERIALIZED VIEW {name} WITH (KAFKA_TOPIC = 'counted') AS {query};")
+
+    run("CREATE STREAM sales (shop INT KEY, qty INT) WITH (KAFKA_TOPIC = 'sales');")
+    replaced("counted", "MAX(qty) AS x FROM sales")
+    noted("counted", "(3, 1)")
+    run("ALTER TABLE counted RENAME TO called;")
+    noted("called", "(3, 9)")
+    replaced("called", "MIN(qty) AS x FROM sales WHERE shop <> 3")
+    noted("called")
+    remove_folder(lake.table("counted"))
+    for plan in plan_rebuilds(plain, ["counted"]):
+        execute_rebuild(plain, plan)
+    noted("called", "(4, 4)")
+    replaced("called", "MAX(-qty) AS x FROM sales")
+    noted("called", "(3, 0)")
+    assert {generation for generation, _ in known} == {1, 2}
+    assert len(known) == 5
+    for (generation, version), rows in known.items():
+        found = {json.loads(key): json.loads(value) for key, value in table_at(records(), generation, version).items()}
+        assert {str(key): (each["n"], each["x"]) for key, each in found.items()} == rows, (generation, version)
