@@ -1,6 +1,6 @@
 """How fast events come in: a real broker's topic to a Delta event log, against what could be had at most.
 
-    python benchmarks/ingest.py [--events 1000000] [--rounds 3]
+    python benchmarks/ingest.py [--events 1000000] [--rounds 3] [--format JSON|AVRO|PROTOBUF|DELIMITED]
 
 One run measures, over the same events (about 100 bytes of JSON, 5 fields, 4 partitions):
 
@@ -31,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from infra.kafka.broker import KafkaBroker
 from strandline.jobs.ingest import by_size, source
 from strandline.jobs.ingest.event_logs import Target
+from strandline.jobs.ingest.formats.format import open_format
+from strandline.jobs.ingest.formats.registry import open_registry
 from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
@@ -49,19 +51,37 @@ COLUMNS = (
 )
 
 
-def event(number: int) -> bytes:
-    return orjson.dumps(
-        {
-            "id": number,
-            "user_name": f"user number {number * 7919 % 100_003}",
-            "amount": number % 10_007 / 8,
-            "quantity": number % 13,
-            "paid": number % 3 == 0,
-        }
-    )
+def row(number: int) -> dict[str, object]:
+    return {
+        "id": number,
+        "user_name": f"user number {number * 7919 % 100_003}",
+        "amount": number % 10_007 / 8,
+        "quantity": number % 13,
+        "paid": number % 3 == 0,
+    }
 
 
-def fill(broker: KafkaBroker, topic: str, events: int) -> None:
+def events_of(form: str) -> Source:
+    return Source("events", "stream", COLUMNS, "events", "KAFKA", form, "bench", "", partitions=PARTITIONS)
+
+
+def encoder(form: str, settings: Settings, lake: LakeLayout) -> Callable[[int], bytes]:
+    """The event of a number. A schema is registered with the lake."""
+    if form == "JSON":
+        return lambda number: orjson.dumps(row(number))
+    made = open_format(events_of(form), "value", lambda: open_registry(settings, lake))
+    assert made is not None
+    encode = made.encode
+
+    def encoded(number: int) -> bytes:
+        payload = encode(row(number))
+        assert payload is not None
+        return payload
+
+    return encoded
+
+
+def fill(broker: KafkaBroker, topic: str, events: int, event: Callable[[int], bytes]) -> None:
     broker.create_topic(topic, PARTITIONS)
     share = events // PARTITIONS
     for partition in range(PARTITIONS):
@@ -86,22 +106,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--format", default="JSON", choices=["JSON", "JSON_SR", "AVRO", "PROTOBUF", "DELIMITED"])
     asked = parser.parse_args()
     events = asked.events // PARTITIONS * PARTITIONS
     with tempfile.TemporaryDirectory() as folder:
         broker = KafkaBroker(Path(folder) / "kafka")
         broker.start()
         try:
-            fill(broker, "events", events)
             kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
             settings = load_settings(lake=Path(folder) / "lake", kafka=kafka)
-            results = measure(broker, settings, events, asked.rounds)
+            fill(broker, "events", events, encoder(asked.format, settings, LakeLayout(settings.lake)))
+            results = measure(broker, settings, events, asked.rounds, asked.format)
         finally:
             broker.stop()
     report(results, events)
 
 
-def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -> dict[str, list[float]]:
+def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int, form: str) -> dict[str, list[float]]:
     """Seconds per way and round. The first round warms up and is left out."""
     results: dict[str, list[float]] = {"consume": [], "write": [], "ingest": []}
     with spark_session(settings.spark, "bench-ingest") as spark:
@@ -109,7 +130,8 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
         rows = None
         for number in range(rounds + 1):
             lake = LakeLayout(settings.lake / f"round-{number}")
-            wanted = Source("events", "stream", COLUMNS, "events", "KAFKA", "JSON", "bench", "", partitions=PARTITIONS)
+            encoder(form, settings, lake)(0)
+            wanted = events_of(form)
             ways: dict[str, Callable[[], object]] = {
                 "consume": partial(consume, broker, "events", events),
                 "ingest": partial(ingest, spark, settings, lake, wanted),

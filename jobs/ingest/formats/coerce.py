@@ -64,8 +64,10 @@ def find(name: str, fields: Mapping[str, object]) -> str | None:
 
 
 def misfit(value: object, wanted: SqlType) -> Misfit:
-    shown = value if isinstance(value, str) else json_text.dumps(value)
-    shown = repr(shown) if isinstance(value, str) else shown
+    try:
+        shown = repr(value) if isinstance(value, str) else json_text.dumps(value)
+    except ValueError:  # NaN and Infinity, which AVRO and PROTOBUF have
+        shown = str(value)
     return Misfit(f"{shown if len(shown) <= 40 else shown[:37] + '...'} is not a {wanted}")
 
 
@@ -136,7 +138,10 @@ def _varchar(value: object, wanted: SqlType) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float, Decimal, list, dict)):
-        return json_text.dumps(value)
+        try:
+            return json_text.dumps(value)
+        except ValueError:
+            raise misfit(value, wanted) from None
     if isinstance(value, UUID):  # a logical type of Avro
         return str(value)
     raise misfit(value, wanted)

@@ -1,9 +1,12 @@
-"""Arrow columns from Python values: a whole column at once where every value already has the column's type."""
+"""Arrow columns from Python values: a whole column at once where every value already has the column's type; and from
+parts of a run of records, some of which were read by columns."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,7 +14,9 @@ from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROS
 from strandline.jobs.model.types import BaseType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from strandline.jobs.model.definitions import Column
 
@@ -69,3 +74,36 @@ def _each(column: Column, values: Sequence[object], errors: Errors) -> list[obje
             errors.setdefault(row, f"column '{column.name}': {error}")
             fitted.append(None)
     return fitted
+
+
+@dataclass(frozen=True)
+class Part:
+    """Records of a run that were read together: their rows, and the wanted columns."""
+
+    rows: NDArray[np.intp]
+    columns: list[pa.Array]
+
+
+def joined(
+    parts: Sequence[Part],
+    payloads: Sequence[bytes | None],
+    decode_each: Callable[[Sequence[bytes | None], Errors], list[pa.Array]],
+    errors: Errors,
+) -> list[pa.Array]:
+    """The columns of a run: those of its parts, and of the records that are in none, which are read one by one."""
+    if not parts:
+        return decode_each(payloads, errors)
+    unread = np.ones(len(payloads), dtype=bool)
+    for part in parts:
+        unread[part.rows] = False
+    rows, arrays = [part.rows for part in parts], [part.columns for part in parts]
+    left: list[int] = np.flatnonzero(unread).tolist()
+    if left:
+        found: Errors = {}
+        rows.append(np.array(left))
+        arrays.append(decode_each([payloads[row] for row in left], found))
+        errors.update((left[place], what) for place, what in found.items() if left[place] not in errors)
+    if len(arrays) == 1:
+        return arrays[0]
+    places = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
+    return [pa.concat_arrays(pieces).take(places) for pieces in zip(*arrays, strict=True)]

@@ -13,6 +13,7 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from confluent_kafka.schema_registry import SchemaRegistryError
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
@@ -21,6 +22,7 @@ from fastavro import parse_schema, schemaless_reader
 from httpx2 import HTTPError
 
 from strandline.jobs.ingest.formats import columns, json_text
+from strandline.jobs.ingest.formats.binary_columns import MANY, AvroRecords, Run, Unreadable
 from strandline.jobs.ingest.formats.json_format import JsonFormat, from_objects
 from strandline.jobs.ingest.formats.registry import NOT_FOUND
 from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from numpy.typing import NDArray
 
     from strandline.jobs.ingest.formats.columns import Errors
     from strandline.jobs.model.definitions import Column
 
 
 FRAME = 5
+_SCHEMAS = 8
+"""Schemas of a run whose records are read by columns: each takes a look at all of them."""
 # Subjects are `<topic>-key` and `<topic>-value`, as ksqlDB names them. The library's newer default asks the registry
 # for associations first, which older registries do not have.
 STRATEGY = {"subject.name.strategy.type": "TOPIC"}
@@ -69,6 +74,22 @@ class Framed:
             errors.setdefault(row, f"the registry has no schema with id {identity}")
         return self._schemas[identity]
 
+    def by_schema(self, payloads: Sequence[bytes | None]) -> tuple[Run, list[tuple[Schema, NDArray[np.intp]]]]:
+        """A run of records behind their frames, and by schema the rows of those that have one; of many schemas some."""
+        run = Run(payloads)
+        has_frame = np.flatnonzero((run.ends - run.at > FRAME) & (run.bytes_at(0) == 0))
+        identities = run.bytes_at(1).astype(np.int64)
+        for place in range(2, FRAME):
+            identities = identities << 8 | run.bytes_at(place)
+        found = []
+        for identity in np.unique(identities[has_frame])[:_SCHEMAS].tolist():
+            rows = has_frame[identities[has_frame] == identity]
+            schema = self.framed(payloads[rows[0]], 0, {})
+            if schema is not None:
+                found.append((schema, rows))
+        run.at[has_frame] += FRAME
+        return run, found
+
     def get_schema(self, identity: int) -> Schema:
         """The schema of that id."""
         return self._registry.get_schema(identity)
@@ -91,9 +112,32 @@ class AvroFormat(Framed):
         self._deserialize = AvroDeserializer(registry, conf=STRATEGY)
         # By identity: `_schemas` keeps the schemas alive as long as this object, and hashing their text costs more.
         self._readers: dict[int, Callable[[bytes], object]] = {}
+        self._records: dict[int, AvroRecords | None] = {}
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
+        if self._bare or len(payloads) < MANY:
+            return self.decode_each(payloads, errors)
+        return columns.joined(self._by_columns(payloads), payloads, self.decode_each, errors)
+
+    def _by_columns(self, payloads: Sequence[bytes | None]) -> list[columns.Part]:
+        run, found = self.by_schema(payloads)
+        read = ((self._records_of(schema), rows) for schema, rows in found)
+        return [records.read(run, rows) for records, rows in read if records is not None]
+
+    def _records_of(self, schema: Schema) -> AvroRecords | None:
+        """The reader by columns of a schema; None where its records are read one by one."""
+        if id(schema) not in self._records:
+            plain = not (schema.references or schema.rule_set)
+            try:
+                made = AvroRecords(json.loads(schema.schema_str or ""), self._columns) if plain else None
+            except (Unreadable, ValueError, KeyError):
+                made = None
+            self._records[id(schema)] = made
+        return self._records[id(schema)]
+
+    def decode_each(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
+        """As `decode`, with each payload read by itself."""
         values = [self.decode_one(payload, row, errors) for row, payload in enumerate(payloads)]
         if self._bare:
             return [columns.build(self._columns[0], values, errors)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -14,8 +13,6 @@ from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from strandline.jobs.ingest.formats.columns import Errors
     from strandline.jobs.ingest.formats.json_shapes import ShapeReader
@@ -60,17 +57,7 @@ class JsonFormat:
             from strandline.jobs.ingest.formats.json_shapes import ShapeReader
 
             self._shapes = ShapeReader(self._columns)
-        parts, left = self._shapes.read(payloads)
-        if not parts:
-            return self.decode_each(payloads, errors)
-        rows = [part.rows for part in parts]
-        arrays = [part.columns for part in parts]
-        if left:
-            found: Errors = {}
-            rows.append(np.array(left))
-            arrays.append(self.decode_each([payloads[row] for row in left], found))
-            errors.update((left[place], what) for place, what in found.items() if left[place] not in errors)
-        return _in_order(rows, arrays)
+        return columns.joined(self._shapes.read(payloads), payloads, self.decode_each, errors)
 
     def decode_each(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """As `decode`, with each payload read by itself."""
@@ -116,14 +103,6 @@ class JsonFormat:
         except ValueError as error:
             errors.setdefault(row, f"not JSON: {error}")
             return _ABSENT
-
-
-def _in_order(rows: Sequence[NDArray[np.intp]], parts: Sequence[list[pa.Array]]) -> list[pa.Array]:
-    """The columns of all rows, from parts that have the columns of some each."""
-    if len(parts) == 1:
-        return parts[0]
-    places = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
-    return [pa.concat_arrays(pieces).take(places) for pieces in zip(*parts, strict=True)]
 
 
 def from_objects(

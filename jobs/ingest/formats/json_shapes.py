@@ -22,6 +22,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from strandline.jobs.ingest.formats.columns import Part
 from strandline.jobs.ingest.formats.json_values import Unreadable, ignored, nested
 
 if TYPE_CHECKING:
@@ -44,14 +45,6 @@ _QUOTE, _ESCAPE, _CONTROL = ord('"'), ord("\\"), 0x20
 _TOKEN: Final = re.compile(rb'"([^"]*)"|([^\s{}\[\],:"]+)|([{}\[\]])')
 
 
-@dataclass(frozen=True)
-class Part:
-    """Records of a run that look alike: their rows, and the wanted columns."""
-
-    rows: NDArray[np.intp]
-    columns: list[pa.Array]
-
-
 class ShapeReader:
     """Reads the objects of a topic by the shapes that it has learned. For one thread."""
 
@@ -60,8 +53,8 @@ class ShapeReader:
         self._shapes: list[Shape] = []
         self._pause = self._paused = 0
 
-    def read(self, payloads: Sequence[bytes | None]) -> tuple[list[Part], list[int]]:
-        """What is read of a run of records: parts, and the rows of all records that are in none."""
+    def read(self, payloads: Sequence[bytes | None]) -> list[Part]:
+        """What is read of a run of records: parts, each of some of them."""
         run = Run(payloads)
         unread = np.flatnonzero(run.usable)
         parts: list[Part] = []
@@ -74,7 +67,7 @@ class ShapeReader:
             found += learned
         found.sort(key=lambda each: -each[0])
         self._shapes = [shape for count, shape in found[:_KNOWN] if count * _SHARE >= len(payloads)]
-        return parts, _others(parts, len(payloads))
+        return parts
 
     def _learned(
         self, payloads: Sequence[bytes | None], run: Run, unread: NDArray[np.intp], parts: list[Part]
@@ -113,15 +106,6 @@ def _take(shape: Shape, run: Run, unread: NDArray[np.intp], parts: list[Part]) -
     if len(part.rows):
         parts.append(part)
     return unread[~matched], len(part.rows)
-
-
-def _others(parts: Sequence[Part], count: int) -> list[int]:
-    """The rows that no part holds."""
-    left = np.ones(count, dtype=bool)
-    for part in parts:
-        left[part.rows] = False
-    rows: list[int] = np.flatnonzero(left).tolist()
-    return rows
 
 
 class Run:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from io import BytesIO
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 # Registers google/protobuf, google/type and confluent/… in the default pool, as the registry's clients know them.
 import confluent_kafka.schema_registry.protobuf  # noqa: F401
+import numpy as np
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer, decimal_to_protobuf, protobuf_to_decimal
 from confluent_kafka.schema_registry.serde import SchemaId
 from google.protobuf.descriptor import FieldDescriptor
@@ -26,6 +28,8 @@ from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from strandline.jobs.ingest.formats.binary_columns import MANY, ProtobufRecords, Run, Unreadable
+from strandline.jobs.ingest.formats.columns import Part, joined
 from strandline.jobs.ingest.formats.confluent import STRATEGY, Framed, answering
 from strandline.jobs.ingest.formats.json_format import from_objects
 from strandline.jobs.ingest.formats.protobuf_schema import schema_of
@@ -285,6 +289,8 @@ _FILLED: Final[dict[BaseType, Callable[[Any, Any, SqlType], None]]] = {
 
 
 _TYPE = "PROTOBUF"
+_FIRST: Final = (0,)
+"""The place of the first message of a schema; a single zero byte of a record says it."""
 _SERIALIZED = "serialized"
 """The registry's name of the form in which a descriptor is base64, and not .proto text."""
 
@@ -339,6 +345,27 @@ class ProtobufFormat(Framed):
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
+        if len(payloads) < MANY:
+            return self.decode_each(payloads, errors)
+        return joined(self._by_columns(payloads), payloads, self.decode_each, errors)
+
+    def _by_columns(self, payloads: Sequence[bytes | None]) -> list[Part]:
+        """What is read by columns of the messages that stand first in their schema."""
+        run, found = self.by_schema(payloads)
+        first = run.bytes_at(0) == 0
+        run.at += first
+        parts = []
+        for schema, rows in found:
+            try:
+                records = self._reader(schema, _FIRST).records
+            except ValueError:  # the schema is broken, which each of its records is told
+                continue
+            if records is not None:
+                parts.append(records.read(run, rows[first[rows]]))
+        return parts
+
+    def decode_each(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
+        """As `decode`, with each payload read by itself."""
         documents = [self._decode_one(payload, row, errors) for row, payload in enumerate(payloads)]
         return from_objects(self._columns, documents, errors)
 
@@ -406,6 +433,14 @@ class UnframedProtobufFormat:
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
+        records = self._reader.records
+        if records is None or len(payloads) < MANY:
+            return self.decode_each(payloads, errors)
+        run = Run(payloads)
+        return joined([records.read(run, np.flatnonzero(run.good))], payloads, self.decode_each, errors)
+
+    def decode_each(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
+        """As `decode`, with each payload read by itself."""
         documents = [self._decode_one(payload, row, errors) for row, payload in enumerate(payloads)]
         return from_objects(self._columns, documents, errors)
 
@@ -425,9 +460,16 @@ class UnframedProtobufFormat:
 
 
 class _Reader:
-    """Reads the bytes of one class of messages."""
+    """Reads the bytes of one class of messages.
+
+    Attributes:
+        records: many of them at once; None: they are read one by one.
+    """
 
     def __init__(self, made: type[Message], columns: Sequence[Column]) -> None:
+        self.records: ProtobufRecords | None = None
+        with suppress(Unreadable):
+            self.records = ProtobufRecords(made.DESCRIPTOR, columns)
         self._parse: Callable[[bytes], Message] = made.FromString
         self._values = MessageReader(made.DESCRIPTOR, [column.name.lower() for column in columns])
 

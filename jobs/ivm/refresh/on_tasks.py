@@ -271,7 +271,7 @@ def _by_bucket(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 def _as_bytes(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows.combine_chunks())
     return bytes(sink.getvalue())
 
