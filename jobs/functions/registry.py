@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from strandline.jobs.functions.scalars.arrays import ARRAYS
 from strandline.jobs.functions.scalars.bytes import BYTES, DIGESTS
 from strandline.jobs.functions.scalars.contract import Scalar
-from strandline.jobs.functions.scalars.domains import FAILING, GUARDS
+from strandline.jobs.functions.scalars.domains import FAILING, GUARDS, REACHES
 from strandline.jobs.functions.scalars.higher_order import HIGHER_ORDER
 from strandline.jobs.functions.scalars.json import JSON
 from strandline.jobs.functions.scalars.maps import MAPS
@@ -24,7 +24,7 @@ from strandline.jobs.functions.scalars.times import TIME_PARTS, TIME_SUMS, TIME_
 _ALL = (
     *(*TEXT, *PATTERNS, *BYTES, *DIGESTS, *JSON, *URLS),
     *(*NUMBERS, *TIMES, *TIME_SUMS, *TIME_PARTS, *TIME_TEXTS, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS),
-    *(*FAILING, *GUARDS),
+    *(*FAILING, *GUARDS, *REACHES),
 )
 SCALARS: Mapping[str, Scalar] = {
     name: scalar for scalar in _ALL if not scalar.hidden for name in (scalar.name, *scalar.aliases)

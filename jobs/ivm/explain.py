@@ -26,6 +26,7 @@ from strandline.jobs.model.relation import ITSELF
 from strandline.jobs.model.stage import (
     JOIN_WORDS,
     AggregateCall,
+    AggregateFramed,
     AggregateStage,
     AnalyticCall,
     AnalyticStage,
@@ -272,7 +273,8 @@ def _over(call: AnalyticCall) -> str:
     order = ", ".join(
         f"{sql_of(each)}{' DESC' if down else ''}{' NULLS FIRST' if nulls else ''}" for each, down, nulls in call.order
     )
-    inside = " ".join(part for part in (f"ORDER BY {order}" if order else "", call.frame or "") if part)
+    exclude = f"EXCLUDE {call.exclude}" if isinstance(call, AggregateFramed) and call.exclude else ""
+    inside = " ".join(part for part in (f"ORDER BY {order}" if order else "", call.frame or "", exclude) if part)
     return f"{call.name} = {call.function}({arguments}) OVER ({inside}) {call.type}"
 
 

@@ -91,14 +91,55 @@ class AggregateOver(AnalyticCall):
     @property
     def call(self) -> AggregateCall:
         """The aggregate of the frame's rows."""
-        values = self.arguments[:-1] if self.filtered else self.arguments
-        condition = self.arguments[-1] if self.filtered else None
+        found = self.of_aggregate
+        values = found[:-1] if self.filtered else found
+        condition = found[-1] if self.filtered else None
         return replace(self.aggregate, name=self.name, arguments=values, filter=condition)
+
+    @property
+    def of_aggregate(self) -> tuple[exp.Expression, ...]:
+        """The arguments of the aggregate, and FILTER's condition."""
+        return self.arguments
+
+    @property
+    def by_group(self) -> bool:
+        """True if its frame counts those that tie together as one."""
+        return self.frame is not None and self.frame.startswith("GROUPS")
 
     @property
     def whole(self) -> bool:
         """True if every row's frame is its whole partition."""
         return not self.order if self.frame is None else self.frame.upper().endswith(ALL_ROWS)
+
+
+Excluded = Literal["CURRENT ROW", "GROUP", "TIES"]
+"""What a row's frame is without: the row itself, it and those that tie with it, or those that tie with it alone."""
+
+
+@dataclass(frozen=True)
+class AggregateFramed(AggregateOver):
+    """An aggregate over frames that not every engine knows.
+
+    Attributes:
+        reaches: how many of the last arguments are distances of the frame, which has `?` in their places.
+    """
+
+    exclude: Excluded | None = field(kw_only=True, default=None)
+    reaches: int = field(kw_only=True, default=0)
+
+    @property
+    def of_aggregate(self) -> tuple[exp.Expression, ...]:
+        return self.arguments[: len(self.arguments) - self.reaches]
+
+    @property
+    def distances(self) -> tuple[exp.Expression, ...]:
+        """How far the frame of a row reaches."""
+        return self.arguments[len(self.arguments) - self.reaches :]
+
+    @property
+    def whole(self) -> bool:
+        """False: each row's frame has rows of its own."""
+        return False
 
 
 ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"

@@ -78,6 +78,7 @@ QUERY_TRANSFORMS: Final[dict[Any, Any]] = {
 class StrandlineGenerator(generator.Generator):
     """Writes trees of our dialect; what it writes reads back as the same tree."""
 
+    SUPPORTS_WINDOW_EXCLUDE = True
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **generator.Generator.TRANSFORMS,
         **time_clauses.TRANSFORMS,

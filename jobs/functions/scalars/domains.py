@@ -198,6 +198,23 @@ def _made(name: str, types: Types) -> tuple[Types, SqlType]:
 GUARDS = (Scalar(MEETS, _made, "({0})", hidden=True, fails=_unmet),)
 
 
+# How far a frame reaches, where each row brings it: a number from 0, or the row fails.
+
+REACH = "REACH"
+
+
+def _no_reach(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    from_zero = exp.GTE(this=exp.Paren(this=arguments[0].copy()), expression=exp.Literal.number(0))
+    return exp.Not(this=call("COALESCE", from_zero, exp.false()))
+
+
+def _reach(name: str, types: Types) -> tuple[Types, SqlType]:
+    raise TypeMismatch(f"{name} is what the bound of a frame becomes; write ROWS BETWEEN n PRECEDING AND …")
+
+
+REACHES = (Scalar(REACH, _reach, "({0})", hidden=True, fails=_no_reach),)
+
+
 # What `jobs.functions.failing` writes in the place of operators that can fail: their NULL, and an error.
 #
 # They are not meant for users, who write `+` and `/`.

@@ -23,9 +23,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
-from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import ctes, where_text
+from strandline.jobs.ivm.rules.frames import joined, of_frame, of_frames, ordered, over_text
 from strandline.jobs.ivm.rules.named_once import NamedOnce, named_once
 from strandline.jobs.ivm.rules.upserts import (
     columns,
@@ -39,7 +38,6 @@ from strandline.jobs.ivm.rules.upserts import (
     value_of,
 )
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import ALL_ROWS, AggregateOver, AnalyticCall, AnalyticStage
 from strandline.jobs.model.stage_columns import hidden_columns, key_path
 from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
@@ -67,8 +65,8 @@ def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str]
     joins = ""
     for call in stage.calls:
         if isinstance(call, AggregateOver):
-            texts += _of_frames(stage, call, names, f"__b{new}", engine)
-            joins += f"\n  LEFT JOIN {_frames(call)} ON {_same(_one(stage, call, names, engine), _frames(call))}"
+            texts += of_frames(stage, call, names, f"__b{new}", engine)
+            joins += joined(stage, call, names, engine)
     texts += [
         f"__c AS (\n  SELECT{hint}\n    {columns(['__b.*', *calls])}\n  FROM __b{joins}{new}\n)",
         marked("__n", _to_be_stored(stage, names, engine)),
@@ -127,7 +125,7 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
         NotSupported: FIRST_VALUE or LAST_VALUE over RANGE with a distance, where ties have no order.
     """
     if isinstance(call, AggregateOver):
-        return _of_frame(call, engine)
+        return of_frame(call, engine)
     if call.function == "LAST_VALUE" and call.frame is None:
         return engine.cast(_last_peer(stage, call, partition, engine), call.type)
     if call.function == "NTH_VALUE" and call.frame is None:
@@ -156,116 +154,21 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
 
 
 def _window(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
-    order = [_ordered(each, engine) for each in call.order]
-    key = [_ordered((name, False, True), engine) for name in stage.key]
+    order = [ordered(each, engine) for each in call.order]
+    key = [ordered((name, False, True), engine) for name in stage.key]
     frame = call.frame.upper() if call.frame is not None else None
-    if isinstance(call, AggregateOver):
-        return _over(partition, [*order, *key] if call.by_row else order, frame)
     if call.function in _RANKS:
         # A rank without an order is 1 for all rows; Spark wants an order all the same.
-        return _over(partition, order or ["TRUE"], None)
+        return over_text(partition, order or ["TRUE"], None)
     if call.function in _AGGREGATES:
-        return _over(partition, [*order, *key] if call.by_row else order, frame)
+        return over_text(partition, [*order, *key] if call.by_row else order, frame)
     if call.function not in _ENDS:
-        return _over(partition, [*order, *key] or ["TRUE"], None)
+        return over_text(partition, [*order, *key] or ["TRUE"], None)
     if frame is not None and not frame.startswith("ROWS") and frame != f"RANGE {ALL_ROWS}":
         raise NotSupported(
             f"{call.function} over {call.frame} has no definite value where rows tie", hint="write ROWS BETWEEN …"
         )
-    return _over(partition, [*order, *key] or ["TRUE"], frame)
-
-
-# Aggregates that are computed of a frame's rows as of a group's: all but `_AGGREGATES`.
-#
-# MEDIAN(pay) OVER (PARTITION BY dept)                   one group for each partition
-# MEDIAN(pay) OVER (ORDER BY day ROWS 6 PRECEDING)       one for each row: a list of the frame's rows, taken apart
-#
-#     __w0_rows   what tells a group apart, and the arguments
-#     __w0_kept   what tells a group apart, and the accumulator
-#     __w0_of     what tells a group apart, and the value
-#
-# A frame that grows with the partition costs the square of its rows.
-
-_KEPT = "__kept"
-_VALUE = "__value"
-_ONE = "__one"
-_PLACE = "__place"
-_ITEM = "__frame"
-
-
-def _frames(call: AggregateOver) -> str:
-    """The relation of the values of a call."""
-    return f"{call.name}_of"
-
-
-def _one(stage: AnalyticStage, call: AggregateOver, partition: tuple[str, ...], engine: Engine) -> tuple[str, ...]:
-    """The columns that tell the groups of a call apart."""
-    return partition if call.whole else tuple(engine.name(name) for name in stage.key)
-
-
-def _same(one: tuple[str, ...], frames: str) -> str:
-    same = [f"__b.{each} IS NOT DISTINCT FROM {frames}.{_ONE}{place}" for place, each in enumerate(one)]
-    return " AND ".join(same) or "TRUE"
-
-
-def _of_frames(
-    stage: AnalyticStage, over: AggregateOver, partition: tuple[str, ...], rows: str, engine: Engine
-) -> list[str]:
-    """The relations that give the accumulator of a call for each of its groups."""
-    call, function = over.call, function_of(over.call)
-    one = _one(stage, over, partition, engine)
-    values = [
-        (f"__v{at}", engine.cast(render(argument, engine), sql_type))
-        for at, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True))
-    ]
-    fields = [*values, *([("__f", render(call.filter, engine))] if call.filter is not None else [])]
-    if function.ordered:
-        rows = f"(SELECT __b.*, {_place(stage, over, partition, engine)} AS {_PLACE} FROM {rows}) AS __b"
-        fields.append((_PLACE, _PLACE))
-    of_row = [f"__b.{each} AS {_ONE}{place}" for place, each in enumerate(one)]
-    names = [f"{_ONE}{place}" for place in range(len(one))]
-    if over.whole:
-        text = f"SELECT\n    {columns([*of_row, *(f'{value} AS {name}' for name, value in fields)])}\n  FROM {rows}"
-    else:
-        window = _window(stage, over, partition, engine)
-        items = f"{engine.items(engine.struct(fields))} OVER {window} AS {_ITEM}s"
-        taken = [f"{engine.field(_ITEM, name)} AS {name}" for name, _ in fields]
-        lists = f"(SELECT {', '.join([*of_row, items])} FROM {rows}) AS __l {engine.expand([(_ITEM, f'{_ITEM}s')])}"
-        text = f"SELECT\n    {columns([*names, *taken])}\n  FROM {lists}"
-    changes = GroupChanges(tuple(name for name, _ in values), "1", _PLACE, "__f" if call.filter is not None else None)
-    kept = f"{function.add(engine, call, changes)} AS {_KEPT}"
-    grouped = f"\n  GROUP BY {', '.join(names)}" if one else ""
-    value = f"{_value(over, _KEPT, engine)} AS {_VALUE}"
-    return [
-        f"{call.name}_rows AS (\n  {text}\n)",
-        f"{call.name}_kept AS (\n  SELECT\n    {columns([*names, kept])}\n  FROM {call.name}_rows{grouped}\n)",
-        f"{_frames(over)} AS (\n  SELECT\n    {columns([*names, value, 'TRUE AS __some'])}\n  FROM {call.name}_kept\n)",
-    ]
-
-
-def _of_frame(over: AggregateOver, engine: Engine) -> str:
-    """The value for a row; that of no rows where its frame is empty."""
-    found = f"{_frames(over)}.{_VALUE}"
-    if over.whole:
-        return found
-    nothing = engine.cast("NULL", function_of(over.call).accumulator(over.call))
-    return f"CASE WHEN {_frames(over)}.__some THEN {found} ELSE {_value(over, nothing, engine)} END"
-
-
-def _value(over: AggregateOver, kept: str, engine: Engine) -> str:
-    return engine.cast(function_of(over.call).result(engine, over.call, kept), over.type)
-
-
-def _place(stage: AnalyticStage, over: AggregateOver, partition: tuple[str, ...], engine: Engine) -> str:
-    """The place of a row in the order of the window, as one in the order of events; NULL where it has none."""
-    if not (over.order or function_of(over.call).needs_order):
-        return engine.cast("NULL", ORDER_TYPE)
-    order = [*(_ordered(each, engine) for each in over.order), *(_ordered((n, False, True), engine) for n in stage.key)]
-    time, log, place = EVENT_ORDER
-    types = dict(ORDER_TYPE.fields)
-    number = engine.cast(f"ROW_NUMBER() OVER {_over(partition, order, None)}", types[place])
-    at = engine.cast("'1970-01-01 00:00:00'", types[time])
-    return engine.struct([(time, at), (log, engine.cast("0", types[log])), (place, number)])
+    return over_text(partition, [*order, *key] or ["TRUE"], frame)
 
 
 def _last_peer(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
@@ -275,31 +178,16 @@ def _last_peer(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, .
     Without an order all rows of the partition tie.
     """
     peers = (*partition, *(render(expression, engine) for expression, _, _ in call.order))
-    key = [_ordered((name, False, True), engine) for name in stage.key] or ["TRUE"]
+    key = [ordered((name, False, True), engine) for name in stage.key] or ["TRUE"]
     value = render(call.arguments[0], engine)
-    return f"LAST_VALUE({value}) OVER {_over(peers, key, f'ROWS {ALL_ROWS}')}"
+    return f"LAST_VALUE({value}) OVER {over_text(peers, key, f'ROWS {ALL_ROWS}')}"
 
 
 def _nth(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
     """NTH_VALUE over the default frame, which ends with the row's peers: that row of the partition, if it is in it."""
-    order = [_ordered(each, engine) for each in call.order]
-    key = [_ordered((name, False, True), engine) for name in stage.key]
+    order = [ordered(each, engine) for each in call.order]
+    key = [ordered((name, False, True), engine) for name in stage.key]
     value, number = (render(argument, engine) for argument in call.arguments)
-    every = _over(partition, [*order, *key] or ["TRUE"], f"ROWS {ALL_ROWS}")
-    so_far = _over(partition, order, None)
+    every = over_text(partition, [*order, *key] or ["TRUE"], f"ROWS {ALL_ROWS}")
+    so_far = over_text(partition, order, None)
     return f"CASE WHEN COUNT(*) OVER {so_far} >= {number} THEN NTH_VALUE({value}, {number}) OVER {every} END"
-
-
-def _ordered(by: tuple[exp.Expression | str, bool, bool], engine: Engine) -> str:
-    expression, descending, nulls_first = by
-    text = engine.name(expression) if isinstance(expression, str) else render(expression, engine)
-    return f"{text} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
-
-
-def _over(partition: tuple[str, ...], order: list[str], frame: str | None) -> str:
-    parts = [
-        f"PARTITION BY {', '.join(partition)}" if partition else "",
-        f"ORDER BY {', '.join(order)}" if order else "",
-        frame or "",
-    ]
-    return f"({' '.join(part for part in parts if part)})"

@@ -10,8 +10,9 @@ Calls over several PARTITION BYs become a query for each: `partitions_apart`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
+from typing import NamedTuple, cast, get_args
 
 from sqlglot import exp
 
@@ -19,10 +20,19 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.aggregates.collections import ORDERED
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, canonical, functions
 from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.functions.scalars.domains import REACH
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from strandline.jobs.model.options import Semantics
-from strandline.jobs.model.stage import ALL_ROWS, AggregateCall, AggregateOver, AnalyticCall, Output
+from strandline.jobs.model.stage import (
+    ALL_ROWS,
+    AggregateCall,
+    AggregateFramed,
+    AggregateOver,
+    AnalyticCall,
+    Excluded,
+    Output,
+)
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, Calls, usual, without_words
 from strandline.jobs.query.expressions.casts import converted, widened
@@ -50,6 +60,23 @@ Order = tuple[tuple[exp.Expression, bool, bool], ...]
 _ARITHMETIC = (exp.Literal, exp.Paren, exp.Add, exp.Sub, exp.Mul)
 _MOST_ROWS = 2**31 - 1
 """The longest way in ROWS: Spark counts them in an INT."""
+
+
+class _Window(NamedTuple):
+    """A window as it is read.
+
+    Attributes:
+        partition: the texts of PARTITION BY.
+        spec: the frame as written.
+        types: of the order.
+        reaches: the distances of the frame that each row brings.
+    """
+
+    partition: tuple[str, ...]
+    order: Order
+    spec: exp.Expr | None
+    types: list[SqlType]
+    reaches: tuple[exp.Expression, ...]
 
 
 class AnalyticCalls:
@@ -95,32 +122,72 @@ class AnalyticCalls:
         if node.args.get("alias") is not None:
             name = node.args["alias"].name
             raise InvalidQuery(f"there is no window '{name}'", hint=f"WINDOW {name} AS (PARTITION BY … ORDER BY …)")
-        if self._of_frame(node.this):
-            partition, order, spec, types = self._window(node)
+        written = node.args.get("spec")
+        exclude, rare = _excluded(written), _is_rare(written)
+        if self._of_frame(node.this) or (rare and self._is_aggregate(node.this)):
+            partition, order, spec, types, reaches = self._window(node)
             made: AnalyticCall = self._aggregate_over(_in_window_order(node), order, _frame(spec, types))
         else:
             call, ignores = self._named(node.this)
-            partition, order, spec, types = self._window(node)
+            partition, order, spec, types, reaches = self._window(node)
             frame = self._frame_of(call.name, spec, types)
-            tied = call.name in _ENDS and _ties(frame, ignores=ignores)
+            if call.name == "NTH_VALUE" and rare:
+                raise NotSupported(
+                    "NTH_VALUE over frames in GROUPS, with EXCLUDE, or bounded by columns is not supported"
+                )
+            tied = call.name in _ENDS and (rare or _ties(frame, ignores=ignores))
             made = (self._end_over if tied else self._analytic)(call, order, frame, ignores=ignores)
+        if (exclude or reaches) and isinstance(made, AggregateOver):
+            parts = {each.name: getattr(made, each.name) for each in fields(made)}
+            parts["arguments"] = (*made.arguments, *reaches)
+            made = AggregateFramed(**parts, exclude=exclude, reaches=len(reaches))
         text = sql_of(node)
         self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
         self._members[partition].add(self._calls[text].name)
         return Typed(column(self._calls[text].name), made.type)
 
-    def _window(self, node: exp.Window) -> tuple[tuple[str, ...], Order, exp.Expr | None, list[SqlType]]:
-        """The texts of PARTITION BY, the order, the frame as written, and the types of the order."""
+    def _window(self, node: exp.Window) -> _Window:
         partition = self._partition(node)
         items = node.args["order"].expressions if node.args.get("order") else ()
         typed = [self._typed(item.this) for item in items]
         order = tuple(self._order(item) for item in items)
         spec, types = node.args.get("spec"), [each.type for each in typed]
+        reaches: tuple[exp.Expression, ...] = ()
         if spec is not None and _reaches_over_time(spec):
             spec, order, types = _by_length(spec, order, types)
+        elif spec is not None and _by_columns(spec):
+            spec, order, reaches = self._reaching(spec, order, typed)
         elif _is_by_distance(spec):
             order = tuple((_without_end(each), by[1], by[2]) for each, by in zip(typed, order, strict=True))
-        return partition, order, spec, types
+        return _Window(partition, order, spec, types, reaches)
+
+    def _reaching(
+        self, spec: exp.Expr, order: Order, by: list[Typed]
+    ) -> tuple[exp.Expr, Order, tuple[exp.Expression, ...]]:
+        """A frame that each row brings the bounds of: with `?` in their places, the order, and the bounds.
+
+        Raises:
+            TypeMismatch, NotSupported: a bound is no such number as the frame counts.
+        """
+        kind, made, reaches = spec.args["kind"].upper(), spec.copy(), []
+        found = {which: self._typed(made.args[which]) for which in _by_columns(spec)}
+        _check_kinds(kind, list(found.values()), by)
+        unit = common("RANGE", [each.type for each in (*by, *found.values())]) if kind == "RANGE" else t.BIGINT
+        if unit in (t.INT, t.BIGINT) and kind == "RANGE":
+            unit = SqlType(t.BaseType.DECIMAL, precision=t.MAX_PRECISION)
+        for which, value in found.items():
+            reaches.append(call(REACH, widened(value, unit).expression))
+            made.set(which, "?")
+        for which in {"start", "end"} - set(found):
+            if kind == "RANGE" and isinstance(made.args.get(which), exp.Literal):
+                raise NotSupported(
+                    f"a RANGE with one constant distance and one of a column is not supported: {sql_of(spec)}"
+                )
+        if kind == "RANGE":
+            order = tuple(
+                (widened(each, unit).expression, down, first) for each, (_, down, first) in zip(by, order, strict=True)
+            )
+        return made, order, tuple(reaches)
 
     def _of_frame(self, node: exp.Expression) -> bool:
         """True if the call is an aggregate that is computed of a frame's rows as of a group's."""
@@ -140,6 +207,13 @@ class AnalyticCalls:
             return call.name in ("SUM", "AVG") or (call.name == "COUNT" and len(first.expressions) > 1)
         function = self._functions.get(call.name)
         return f"{call.name}{ORDERED}" in self._functions or (function is not None and not function.needs_order)
+
+    def _is_aggregate(self, node: exp.Expression) -> bool:
+        """True if the call is an aggregate that engines are asked for OVER windows."""
+        call: exp.Expr = usual(node)
+        while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            call = call.this
+        return isinstance(call, exp.Anonymous) and call.name in _AGGREGATES
 
     def _aggregate_over(self, node: exp.Expression, order: Order, frame: str | None) -> AggregateOver:
         """An aggregate as a group's, whose arguments are NULL where FILTER does not hold: there they are not computed,
@@ -333,27 +407,65 @@ def _frame(spec: exp.Expr | None, order: list[SqlType]) -> str | None:
     """
     if spec is None:
         return None
-    if spec.args.get("exclude"):
-        raise NotSupported("EXCLUDE in a frame is not supported")
     kind = spec.args["kind"].upper()
     start = _bound(spec, "start")
     end = _bound(spec, "end") if spec.args.get("end") is not None else "CURRENT ROW"
     frame = f"{kind} BETWEEN {start} AND {end}"
-    if _place(start) > _place(end) or start == "UNBOUNDED FOLLOWING" or end == "UNBOUNDED PRECEDING":
+    if (
+        ("?" not in frame and _place(start) > _place(end))
+        or start == "UNBOUNDED FOLLOWING"
+        or end == "UNBOUNDED PRECEDING"
+    ):
         raise InvalidQuery(f"the frame {frame} ends before it begins")
-    if kind == "GROUPS":
-        raise NotSupported("a frame in GROUPS is not supported", hint="ROWS or RANGE BETWEEN …")
+    if kind == "GROUPS" and not order:
+        raise InvalidQuery("a frame in GROUPS needs an order: OVER (PARTITION BY … ORDER BY …)")
     if kind == "RANGE":
         _check_range(start, end, order)
-    elif any(isfinite(_place(bound)) and abs(_place(bound)) > _MOST_ROWS for bound in (start, end)):
+    elif "?" not in frame and any(
+        isfinite(_place(bound)) and abs(_place(bound)) > _MOST_ROWS for bound in (start, end)
+    ):
         raise InvalidQuery(f"a frame reaches over {_MOST_ROWS} rows at most: {frame}")
     return frame
+
+
+def _excluded(spec: exp.Expr | None) -> Excluded | None:
+    """What EXCLUDE leaves out of a frame."""
+    found = spec.args.get("exclude") if spec is not None else None
+    text = found.name.upper() if found is not None else "NO OTHERS"
+    if text == "NO OTHERS":
+        return None
+    assert text in get_args(Excluded)
+    return cast("Excluded", text)
+
+
+def _is_rare(spec: exp.Expr | None) -> bool:
+    """True if not every engine knows such frames."""
+    return spec is not None and bool(_excluded(spec) or spec.args["kind"].upper() == "GROUPS" or _by_columns(spec))
+
+
+def _by_columns(spec: exp.Expr) -> list[str]:
+    """Those of its bounds that each row brings."""
+    bounds = {which: spec.args.get(which) for which in ("start", "end")}
+    return [which for which, each in bounds.items() if isinstance(each, exp.Expr) and each.find(exp.Column)]
+
+
+def _check_kinds(kind: str, reaches: list[Typed], by: list[Typed]) -> None:
+    for each in reaches:
+        if not each.type.is_numeric or (kind != "RANGE" and each.type not in (t.INT, t.BIGINT)):
+            wanted = "a number" if kind == "RANGE" else "a whole number"
+            raise TypeMismatch(f"a frame in {kind} reaches over {wanted}, not {sql_of(each.expression)}: {each.type}")
+    if kind == "RANGE":
+        _check_range("0", "0", [each.type for each in by])
 
 
 def _is_by_distance(spec: exp.Expr | None) -> bool:
     """True for RANGE with a distance."""
     bounds = (spec.args.get(which) for which in ("start", "end")) if spec is not None else ()
-    return any(isinstance(each, exp.Literal) for each in bounds) and spec is not None and spec.args["kind"] == "RANGE"
+    return (
+        any(isinstance(each, exp.Literal) for each in bounds)
+        and spec is not None
+        and spec.args["kind"].upper() == "RANGE"
+    )
 
 
 def _without_end(value: Typed) -> exp.Expression:
@@ -441,6 +553,7 @@ def _place(bound: str) -> float:
 
 def _bound(spec: exp.Expr, which: str) -> str:
     value, side = spec.args[which], spec.args.get(f"{which}_side")
+    value = _computed(value) if isinstance(value, exp.Expression) else value
     if isinstance(value, exp.Literal) and value.is_int:
         value = value.name
     elif not isinstance(value, str):

@@ -41,7 +41,7 @@ from strandline.jobs.model.relation import (
     WINDOW_START,
     Relation,
 )
-from strandline.jobs.model.stage import AggregateOver, AnalyticCall, Output
+from strandline.jobs.model.stage import AggregateFramed, AggregateOver, AnalyticCall, Output
 from strandline.jobs.model.types import BIGINT, DOUBLE, INT
 from strandline.jobs.query.inputs import mark_name, marks_in
 from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, identity
@@ -196,6 +196,8 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_
 # WINDOW … EMIT FINAL      ->   … WHERE windowend + grace <= the stream's time
 
 _AT = "__at"
+_TIED = "__tied"
+_LISTED = "__listed"
 
 
 def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
@@ -294,8 +296,20 @@ def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[s
         for call in block.analytic
         if _is_placed(call)
     ]
+    placed += [
+        f"DENSE_RANK() OVER {_over(partition, _ordered(call, recompute) or ['TRUE'], None)} AS {_TIED}{call.name}"
+        for call in block.analytic
+        if _without_ties(call)
+    ]
     if placed:
         rows = f"SELECT *, {', '.join(placed)} FROM ({rows}) AS __p"
+    listed = [
+        _frame_as_list(call, recompute, _over(partition, _by_row(call, recompute, identity), _frame(call, recompute)))
+        for call in block.analytic
+        if isinstance(call, AggregateFramed) and _without_ties(call)
+    ]
+    if listed:
+        rows = f"SELECT *, {', '.join(listed)} FROM ({rows}) AS __l"
     calls = [f"{_value(call, block, recompute, identity)} AS {recompute.name(call.name)}" for call in block.analytic]
     return f"SELECT *, {', '.join(calls)} FROM ({rows}) AS __r"
 
@@ -304,6 +318,8 @@ def _is_placed(call: AnalyticCall) -> bool:
     """True if a call lists values in the order of its window."""
     if not isinstance(call, AggregateOver):
         return False
+    if _without_ties(call):
+        return True
     function = function_of(call.call)
     return function.needs_order or (function.ordered and bool(call.order))
 
@@ -322,8 +338,11 @@ def _by_row(call: AnalyticCall, recompute: Recomputation, identity: list[str]) -
 
 def _as_of_groups(over: AggregateOver, block: Block, recompute: Recomputation, identity: list[str]) -> str:
     """An aggregate in the engine's own words, each of them OVER the window."""
+    dialect = recompute.engine.dialect
+    if dialect != "duckdb":
+        raise NotSupported(f"{over.function} OVER a window has no words of {dialect}'s own")
+    partition = [recompute.after(each) for each in block.partition]
     order = _by_row(over, recompute, identity) if over.by_row else _ordered(over, recompute)
-    window = _over([recompute.after(each) for each in block.partition], order, over.frame)
     call = over.call
     arguments = [
         recompute.engine.cast(recompute.after(argument), sql_type)
@@ -331,10 +350,52 @@ def _as_of_groups(over: AggregateOver, block: Block, recompute: Recomputation, i
     ]
     where = recompute.after(call.filter) if call.filter is not None else None
     place = f"{_AT}{over.name}" if _is_placed(over) else "NULL"
-    dialect = recompute.engine.dialect
-    if dialect != "duckdb":
-        raise NotSupported(f"{over.function} OVER a window has no words of {dialect}'s own")
-    return recompute.whole(call_text(Written(call, arguments, where, place, window), dialect), over.type)
+    if isinstance(over, AggregateFramed) and _without_ties(over):
+        return recompute.whole(_of_listed(over, len(arguments)), over.type)
+    written = Written(call, arguments, where, place, _over(partition, order, _frame(over, recompute)))
+    return recompute.whole(call_text(written, dialect), over.type)
+
+
+# ROWS … EXCLUDE GROUP or TIES: DuckDB finds the rows of such a frame in an order in which none tie, so it leaves none
+# out. Each row has its frame as a list of structs: the arguments `v0`, …, FILTER's condition `f`, the row's number `n`
+# and its group's `g`.
+
+
+def _frame(over: AggregateOver, recompute: Recomputation) -> str | None:
+    """The frame in DuckDB's words."""
+    if not isinstance(over, AggregateFramed) or over.frame is None:
+        return over.frame
+    parts = over.frame.split("?")
+    found = parts[0] + "".join(
+        f"({recompute.after(each)}){part}" for each, part in zip(over.distances, parts[1:], strict=True)
+    )
+    return f"{found} EXCLUDE {over.exclude}" if over.exclude and not _without_ties(over) else found
+
+
+def _without_ties(call: AnalyticCall) -> bool:
+    return isinstance(call, AggregateFramed) and call.by_row and call.exclude in ("GROUP", "TIES")
+
+
+def _frame_as_list(over: AggregateFramed, recompute: Recomputation, window: str) -> str:
+    call = over.call
+    values = [
+        recompute.engine.cast(recompute.after(argument), sql_type)
+        for argument, sql_type in zip(call.arguments, call.argument_types, strict=True)
+    ]
+    items = [f"v{place} := {value}" for place, value in enumerate(values)]
+    items += [f"f := {recompute.after(call.filter)}"] if call.filter is not None else []
+    items += [f"n := {_AT}{over.name}", f"g := {_TIED}{over.name}"]
+    return f"list(struct_pack({', '.join(items)})) OVER {window} AS {_LISTED}{over.name}"
+
+
+def _of_listed(over: AggregateFramed, arguments: int) -> str:
+    """The aggregate over the rows that are left of the list of a frame."""
+    call = over.call
+    written = Written(
+        call, [f"e.v{each}" for each in range(arguments)], "e.f" if call.filter is not None else None, "e.n"
+    )
+    left = f"e.g <> {_TIED}{over.name}" + (f" OR e.n = {_AT}{over.name}" if over.exclude == "TIES" else "")
+    return f"(SELECT {call_text(written, 'duckdb')} FROM (SELECT unnest({_LISTED}{over.name}) AS e) WHERE {left})"
 
 
 def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:

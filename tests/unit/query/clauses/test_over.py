@@ -50,7 +50,7 @@ def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
         *(
             (f"SELECT SUM(v) OVER (PARTITION BY k {order} {frame}) AS p FROM s", error, message)
             for order, frame, error, message in (
-                ("ORDER BY v", "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", NotSupported, "GROUPS"),
+                ("", "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", InvalidQuery, "GROUPS needs an order"),
                 ("ORDER BY k", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", NotSupported, "not over VARCHAR"),
                 ("ORDER BY v, id", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", NotSupported, "over INT, INT"),
                 ("", "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING", NotSupported, "over nothing"),
@@ -71,6 +71,13 @@ def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
             )
         ),
         ("SELECT SUM(v) OVER (ORDER BY v RANGE INTERVAL '1' DAY PRECEDING) AS p FROM s", NotSupported, "over INT"),
+        ("SELECT NTH_VALUE(v, 2) OVER (ORDER BY v GROUPS 1 PRECEDING) AS p FROM s", NotSupported, "NTH_VALUE"),
+        ("SELECT SUM(v) OVER (ORDER BY v ROWS k PRECEDING) AS p FROM s", TypeMismatch, "over a whole number"),
+        ("SELECT SUM(v) OVER (ORDER BY v RANGE k PRECEDING) AS p FROM s", TypeMismatch, "over a number"),
+        ("SELECT SUM(v) OVER (ORDER BY k RANGE v PRECEDING) AS p FROM s", NotSupported, "not over VARCHAR"),
+        ("SELECT SUM(v) OVER (ORDER BY v RANGE BETWEEN v PRECEDING AND 1 FOLLOWING) AS p FROM s", NotSupported, "one"),
+        ("SELECT SUM(v) OVER (ORDER BY v ROWS -1 PRECEDING) AS p FROM s", InvalidQuery, "whole number of rows"),
+        ("SELECT NTH_VALUE(v, 2) OVER (ROWS 1 PRECEDING EXCLUDE TIES) AS p FROM s", NotSupported, "NTH_VALUE"),
         ("SELECT COUNT(DISTINCT ARRAY[v]) OVER (PARTITION BY k) AS p FROM s", NotSupported, "COUNT.DISTINCT"),
         ("SELECT RANK(v ORDER BY v) OVER (PARTITION BY k) AS p FROM s", InvalidQuery, "RANK takes no ORDER BY"),
         ("SELECT k FROM s QUALIFY k > 'a'", InvalidQuery, "needs a function OVER"),
