@@ -82,7 +82,7 @@ class Clauses(Strandline.Parser):
         while isinstance(tree, exp.Subquery) and not tree.alias:
             tree = tree.this
         if isinstance(tree, exp.Values):
-            self.raise_error("VALUES stands in FROM: SELECT * FROM (VALUES (…), …) AS name (column, …)")
+            tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
         if not isinstance(tree, exp.Query):
             self.raise_error("expected a SELECT")
         query = cast(exp.Query, tree)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #     E'it\'s'                               'it''s'
 #     a[2:3], a[2:]                          ARRAY_SLICE(a, 2, 3), ARRAY_SLICE(a, 2, -1)
 #     OVERLAY(a PLACING b FROM 2 FOR 3)      OVERLAY(a, b, 2, 3)
-#     LAMBDA x: x + 1                        x => x + 1, as DuckDB has it
+#     LAMBDA x: x + 1, x -> x + 1            x => x + 1, as DuckDB and Spark have it
 #
 # None of these words is one of the language: each is free as the name of a column.
 
@@ -55,6 +55,13 @@ _ESCAPE: Final = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{
 _ESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _GROUP: Final = re.compile(r"(?<!\\)\((?!\?)")
 _IN_ANY_CASE: Final = "(?i)"
+_OPENING: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING: Final = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_OF_FUNCTIONS: Final = (
+    *("TRANSFORM", "LIST_TRANSFORM", "LIST_APPLY", "ARRAY_TRANSFORM", "ARRAY_APPLY"),
+    *("FILTER", "LIST_FILTER", "ARRAY_FILTER", "ANY_MATCH", "ALL_MATCH", "NONE_MATCH", "FORALL"),
+)
+"""Functions whose arguments after the first are functions of one variable."""
 _TRIMS: Final = {"BOTH": "TRIM", "LEADING": "LTRIM", "TRAILING": "RTRIM"}
 
 
@@ -107,6 +114,7 @@ class OperatorClauses(TimeClauses):
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         names = self._variables() if self._curr is not None and self._curr.text.upper() == "LAMBDA" else None
+        names = names or self._before_arrow()
         if names is None:
             return super()._parse_lambda(alias)
         return self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=names))
@@ -120,6 +128,37 @@ class OperatorClauses(TimeClauses):
             return names
         self._retreat(before)
         return None
+
+    def _before_arrow(self) -> list[exp.Expr] | None:
+        """Move past `x ->` and `(x, y) ->`, other dialects' `x =>`; None: the arrow leads to a field, or there is none.
+
+        `x -> y` is a field of a STRUCT too, so it is a function only where nothing else can stand.
+        """
+        before = self._index
+        names: list[exp.Expr] = []
+        if self._match(TokenType.L_PAREN):
+            names = self._parse_csv(self._parse_id_var)
+            if len(names) > 1 and self._match(TokenType.R_PAREN) and self._match(TokenType.ARROW):
+                return names
+        elif self._next is not None and self._next.token_type is TokenType.ARROW and self._takes_function():
+            names = self._parse_csv(self._parse_id_var)
+            if len(names) == 1 and self._match(TokenType.ARROW):
+                return names
+        self._retreat(before)
+        return None
+
+    def _takes_function(self) -> bool:
+        """True after the first argument of a call that takes functions of one variable."""
+        depth, at = 0, self._index - 1
+        if at < 0 or self._tokens[at].token_type is not TokenType.COMMA:
+            return False
+        while at > 0:
+            token = self._tokens[at].token_type
+            depth += (token in _CLOSING) - (token in _OPENING)
+            if depth < 0:
+                return token is TokenType.L_PAREN and self._tokens[at - 1].text.upper() in _OF_FUNCTIONS
+            at -= 1
+        return False
 
     def _floor(self) -> exp.Expression:
         """The rest of FLOOR(at TO HOUR), or of FLOOR of a number."""

@@ -131,6 +131,13 @@ def too_many(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
     return _call("TOO_MANY", *arguments[:2], step)
 
 
+def no_opposite(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """GCD(a, b): not of the least BIGINT, which has no opposite."""
+    least, most = -(2**63) + 1, 2**63 - 1
+    first, second = (outside((least, most), each.copy()) for each in arguments)
+    return exp.Or(this=first, expression=second)
+
+
 def more_than_one(arguments: Sequence[exp.Expression]) -> exp.Expression:
     """SINGLE_VALUE(rows, value)."""
     return exp.GT(this=exp.Paren(this=arguments[0].copy()), expression=exp.Literal.number(1))

@@ -17,6 +17,7 @@ from strandline.jobs.functions.scalars.contract import (
     takes_common,
 )
 from strandline.jobs.functions.scalars.decimals import parts_in_duckdb, parts_in_spark
+from strandline.jobs.functions.scalars.domains import no_opposite
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType
@@ -258,6 +259,17 @@ NUMBERS = (
     Scalar("BITS_APART", takes_common(2, 2), "({0} ^ {1})", "xor({0}, {1})", hidden=True),
     Scalar("BITS_DOWN", takes(t.BIGINT, t.BIGINT, t.INT), "shiftright({0}, {1})", "({0} >> {1})", hidden=True),
     # The bits that are set: of a negative INT among 32, of a BIGINT among 64.
+    # Euclid's way, in Spark step by step: 91 are the most for two BIGINTs.
+    Scalar(
+        "GCD",
+        takes(t.BIGINT, t.BIGINT, t.BIGINT),
+        "aggregate(sequence(1, 92), named_struct('a', abs(CAST({0} AS DECIMAL(20, 0))), 'b', abs(CAST({1} AS"
+        " DECIMAL(20, 0)))), (__s, __i) -> if(__s.b = 0, __s, named_struct('a', __s.b, 'b',"
+        " CAST(__s.a % __s.b AS DECIMAL(20, 0)))), __s -> __s.a)",
+        "gcd({0}, {1})",
+        exact=True,
+        fails=no_opposite,
+    ),
     Scalar(
         "BIT_COUNT",
         takes(t.INT, t.BIGINT),

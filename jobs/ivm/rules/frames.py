@@ -143,7 +143,7 @@ def _marks(
         number = f"DENSE_RANK() OVER {over_text(partition, _order(over, engine) or ['TRUE'], None)}"
         found.append((_GROUP, number))
     if isinstance(over, AggregateFramed) and reaches:
-        found += [(f"{_REACH}{at}", render(each, engine)) for at, each in enumerate(over.distances)]
+        found += [(f"{_REACH}{at}", f"COALESCE({render(each, engine)}, 0)") for at, each in enumerate(over.distances)]
         if not (over.by_row or over.by_group):
             found.append((_BY, render(over.order[0][0], engine)))
     return found

@@ -23,6 +23,9 @@ from strandline.jobs.sql.trees import call, identifier
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:
     this, index = typed(node.this), typed(node.expressions[0])
+    if len(node.expressions) == 1 and this.type.base is BaseType.VARCHAR:
+        place = node.expressions[0]
+        return typed(call("ARRAY_SLICE", node.this, place, place))
     if len(node.expressions) != 1 or this.type.base not in (BaseType.ARRAY, BaseType.MAP):
         raise TypeMismatch(f"{this.type} has no elements: {sql_of(node)}", hint="a STRUCT's fields: column->field")
     if this.type.base is BaseType.MAP:

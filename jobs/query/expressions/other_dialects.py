@@ -51,7 +51,10 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         **{f"{name}(a, b)": "ARRAY_CONCAT(ARRAY[a], b)" for name in ("LIST_PREPEND", "ARRAY_PREPEND")},
         **{
             f"{name}(a, b)": f"ARRAY_LENGTH(ARRAY_INTERSECT(FILTER(a, {_THERE}), b)) > 0"
-            for name in ("LIST_HAS_ANY", "ARRAY_HAS_ANY", "ARRAYS_OVERLAP")
+            for name in (
+                *("LIST_HAS_ANY", "ARRAY_HAS_ANY", "ARRAYS_OVERLAP"),
+                *("ARRAY_OVERLAPS", "ARRAY_IS_OVERLAP", "ARRAY_IS_INTERSECT"),
+            )
         },
         **{
             f"{name}(a, b)": f"ARRAY_LENGTH(ARRAY_EXCEPT(FILTER(b, {_THERE}), a)) = 0"
@@ -63,6 +66,21 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
             for name in ("LIST_TRANSFORM", "LIST_APPLY", "ARRAY_TRANSFORM", "ARRAY_APPLY")
         },
         **{f"{name}(a, b)": "FILTER(a, b)" for name in ("LIST_FILTER", "ARRAY_FILTER")},
+        "ARRAY_COMPACT(a)": f"FILTER(a, {_THERE})",
+        "ARRAY_SIZE(a)": "CARDINALITY(a)",
+        "ARRAY_REPEAT(a, b)": "TRANSFORM(CASE WHEN b > 0 THEN GENERATE_SERIES(1, b)"
+        " WHEN b <= 0 THEN FILTER(ARRAY[1], __x => FALSE) END, __x => a)",
+        "ARRAY_REPLACE(a, b, c)": "TRANSFORM(a, __x => CASE WHEN __x IS NOT DISTINCT FROM b THEN c ELSE __x END)",
+        "LIST_SELECT(a, b)": "TRANSFORM(b, __x => a[__x])",
+        "ANY_MATCH(a, b)": "CASE WHEN ARRAY_CONTAINS(TRANSFORM(a, b), TRUE) THEN TRUE"
+        " WHEN ARRAY_LENGTH(FILTER(TRANSFORM(a, b), __x => __x IS NULL)) = 0 THEN FALSE END",
+        "NONE_MATCH(a, b)": "CASE WHEN ARRAY_CONTAINS(TRANSFORM(a, b), TRUE) THEN FALSE"
+        " WHEN ARRAY_LENGTH(FILTER(TRANSFORM(a, b), __x => __x IS NULL)) = 0 THEN TRUE END",
+        **{
+            f"{name}(a, b)": "CASE WHEN ARRAY_CONTAINS(TRANSFORM(a, b), FALSE) THEN FALSE"
+            " WHEN ARRAY_LENGTH(FILTER(TRANSFORM(a, b), __x => __x IS NULL)) = 0 THEN TRUE END"
+            for name in ("ALL_MATCH", "FORALL")
+        },
         "AGGREGATE(a, b, c)": "REDUCE(a, b, c)",
         "SEQUENCE(a, b)": "GENERATE_SERIES(a, b)",
         "SEQUENCE(a, b, c)": "GENERATE_SERIES(a, b, c)",
@@ -82,6 +100,9 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         },
         "MAP_CONCAT(a, b)": "MAP_UNION(a, b)",
         "MAP_EXTRACT_VALUE(a, b)": "a[b]",
+        "MAP_FILTER(a, b)": "FILTER(a, b)",
+        "TRANSFORM_KEYS(a, b)": "TRANSFORM(a, b, (__k, __v) => __v)",
+        "TRANSFORM_VALUES(a, b)": "TRANSFORM(a, (__k, __v) => __k, b)",
         "MAP_FROM_ARRAYS(a, b)": "AS_MAP(a, b)",
         "STRUCT_EXTRACT(a, b)": "DEREFERENCE(a, b)",
         # Numbers.
@@ -91,15 +112,38 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         "ISINF(a)": "ABS(CAST(a AS DOUBLE)) = CAST('Infinity' AS DOUBLE)",
         "ISFINITE(a)": "ABS(CAST(a AS DOUBLE)) < CAST('Infinity' AS DOUBLE)",
         "FDIV(a, b)": "CAST(a AS DOUBLE) / CAST(b AS DOUBLE)",
+        "LCM(a, b)": "CASE WHEN a = 0 OR b = 0 THEN a * b ELSE ABS(a / GCD(a, b) * b) END",
+        "PMOD(a, b)": "CASE WHEN a % b < 0 THEN (a % b + b) % b ELSE a % b END",
+        "NEGATIVE(a)": "-a",
+        **{f"{name}(a, b)": f"a {sign} b" for name, sign in (("BITAND", "&"), ("BITOR", "|"), ("BITXOR", "#"))},
+        "BITNOT(a)": "~a",
         "IIF(a, b, c)": "IF(a, b, c)",
+        "ISNULL(a)": "a IS NULL",
+        "ISNOTNULL(a)": "a IS NOT NULL",
+        "EQUAL_NULL(a, b)": "a IS NOT DISTINCT FROM b",
+        "CONSTANT_OR_NULL(a, b)": "CASE WHEN b IS NOT NULL THEN a END",
         # Texts.
         "BIT_LENGTH(a)": "OCTET_LENGTH(a) * 8",
         "STRLEN(a)": "OCTET_LENGTH(a)",
         **{f"{name}(a)": "CASE WHEN a = '' THEN -1 ELSE ASCII(a) END" for name in ("UNICODE", "ORD")},
         "LOCATE(a, b)": "INSTR(b, a)",
+        "CHARINDEX(a, b)": "INSTR(b, a)",
+        "MID(a, b, c)": "SUBSTRING(a, b, c)",
+        "SPACE(a)": "REPEAT(' ', a)",
+        "STARTSWITH(a, b)": "STARTS_WITH(a, b)",
+        "ENDSWITH(a, b)": "ENDS_WITH(a, b)",
+        "SUBSTRING_INDEX(a, b, c)": "CASE WHEN b = '' OR c = 0 THEN LEFT(a, 0)"
+        " WHEN a IS NOT NULL AND c > 0 THEN ARRAY_JOIN(ARRAY_SLICE(SPLIT(a, b), 1, c), b) WHEN a IS NOT NULL AND c < 0"
+        " THEN ARRAY_JOIN(ARRAY_SLICE(SPLIT(a, b), GREATEST(ARRAY_LENGTH(SPLIT(a, b)) + c + 1, 1), -1), b) END",
+        "FIND_IN_SET(a, b)": "CASE WHEN INSTR(a, ',') > 0 AND b IS NOT NULL THEN 0"
+        " WHEN a IS NOT NULL AND b IS NOT NULL THEN COALESCE(ARRAY_POSITION(SPLIT(b, ','), a), 0) END",
+        "URL_ENCODE(a)": "REPLACE(REPLACE(REPLACE(URL_ENCODE_PARAM(a), '+', '%20'), '*', '%2A'), '%7E', '~')",
+        "URL_DECODE(a)": "URL_DECODE_PARAM(REPLACE(a, '+', '%2B'))",
         "LOCATE(a, b, c)": "INSTR(b, a, c)",
         "OVERLAY(a, b, c)": "LEFT(a, c - 1) || b || SUBSTRING(a, c + LENGTH(b))",
         "OVERLAY(a, b, c, d)": "LEFT(a, c - 1) || b || CASE WHEN c + d < 1 THEN a ELSE SUBSTRING(a, c + d) END",
+        **{f"{name}(a, b)": "REGEXP_LIKE(a, b)" for name in ("RLIKE", "REGEXP")},
+        "REGEXP_SUBSTR(a, b)": "REGEXP_EXTRACT(b, a)",
         "REGEXP_COUNT(a, b)": "ARRAY_LENGTH(REGEXP_EXTRACT_ALL(b, a))",
         **{f"{name}(a, b)": "REGEXP_SPLIT_TO_ARRAY(a, b)" for name in ("STRING_SPLIT_REGEX", "STR_SPLIT_REGEX")},
         # Bytes.
@@ -113,6 +157,14 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         " LPAD(CAST(a AS VARCHAR), 4, '0') || '-' || LPAD(CAST(b AS VARCHAR), 2, '0') || '-'"
         " || LPAD(CAST(c AS VARCHAR), 2, '0') ELSE CAST(a AS VARCHAR) || '-' || CAST(b AS VARCHAR) || '-'"
         " || CAST(c AS VARCHAR) || ' is no date' END AS DATE)",
+        "UNIX_SECONDS(a)": "EXTRACT(EPOCH FROM CAST(a AS TIMESTAMP))",
+        "UNIX_MILLIS(a)": "UNIX_TIMESTAMP(CAST(a AS TIMESTAMP))",
+        "TIMESTAMP_SECONDS(a)": "FROM_UNIXTIME(a * CAST(1000 AS BIGINT))",
+        "TIMESTAMP_MILLIS(a)": "FROM_UNIXTIME(a)",
+        "DATE_FORMAT(a, b)": "FORMAT_TIMESTAMP(CAST(a AS TIMESTAMP), b)",
+        "FROM_UTC_TIMESTAMP(a, b)": "CONVERT_TZ(CAST(a AS TIMESTAMP), 'UTC', b)",
+        "TO_UTC_TIMESTAMP(a, b)": "CONVERT_TZ(CAST(a AS TIMESTAMP), b, 'UTC')",
+        "JSON_VALID(a)": "IS_JSON_STRING(a)",
         "EPOCH(a)": "CAST(EPOCH_US(CAST(a AS TIMESTAMP)) AS DOUBLE) / 1e6",
         "DAYNAME(a)": "FORMAT_DATE(CAST(a AS DATE), 'EEEE')",
         "MONTHNAME(a)": "FORMAT_DATE(CAST(a AS DATE), 'MMMM')",
@@ -295,7 +347,65 @@ def _in_milliseconds(node: exp.Anonymous, typed: Infer) -> Typed:
     return _by("FROM_UNIXTIME(a)" if whole else "UNIX_TIMESTAMP(CAST(a AS TIMESTAMP))", node, typed)
 
 
+_PLACES: Final = {
+    "printf": re.compile(r"%[%sdi]"),
+    "%s": re.compile(r"%[%s]"),
+    "{}": re.compile(r"\{\{|\}\}|\{\}"),
+}
+"""What stands for something else in a pattern, by the form of the pattern."""
+_ALONE: Final = {"printf": "%", "%s": "%", "{}": "{}"}
+_WRITTEN_ALIKE: Final = (BaseType.VARCHAR, BaseType.INT, BaseType.BIGINT, BaseType.DECIMAL, BaseType.NULL)
+_WHOLE: Final = (BaseType.INT, BaseType.BIGINT, BaseType.NULL)
+
+
+def _formatted(node: exp.Anonymous, typed: Infer) -> Typed:
+    """FORMAT('%s is %s', a, b), as PostgreSQL has it, where NULL is no text; FORMAT('{} is {}', a, b) and
+    PRINTF('%s is %d', a, b), DuckDB's, which are NULL where an argument is."""
+    pattern = constant_text(node.expressions[0]) if node.expressions else None
+    if pattern is None:
+        raise NotSupported(f"the pattern of {node.name} is a constant", hint=f"{node.name}('%s', a)")
+    form = "printf" if node.name == "PRINTF" else "{}" if "{" in pattern else "%s"
+    made: exp.Expr = exp.Literal.string("")
+    given, at = iter(node.expressions[1:]), 0
+    for found in _PLACES[form].finditer(pattern):
+        between, at = pattern[at : found.start()], found.end()
+        sign = found[0] in ("%%", "{{", "}}")
+        part = exp.Literal.string(found[0][0]) if sign else _in_place(node, found[0], next(given, None), typed)
+        if any(sign in between for sign in _ALONE[form]):
+            break
+        made = exp.DPipe(this=exp.DPipe(this=made, expression=exp.Literal.string(between), safe=True), expression=part)
+    if any(sign in pattern[at:] for sign in _ALONE[form]) or at < 0:
+        raise NotSupported(f"{sql_of(node)} is not supported", hint="plain places: %s, %d in PRINTF, {} in FORMAT")
+    return typed(exp.DPipe(this=made, expression=exp.Literal.string(pattern[at:]), safe=True))
+
+
+def _in_place(node: exp.Anonymous, place: str, value: exp.Expr | None, typed: Infer) -> exp.Expr:
+    """The text of an argument of FORMAT and PRINTF."""
+    if value is None:
+        raise TypeMismatch(f"{node.name} has more places than arguments: {sql_of(node)}")
+    base = typed(value).type.base
+    if base not in (_WRITTEN_ALIKE if place in ("%s", "{}") else _WHOLE):
+        raise NotSupported(f"{node.name} of {base.value} at {place} is not supported", hint="CAST(a AS VARCHAR)")
+    text = exp.Cast(this=value.copy(), to=exp.DataType(this=exp.DType.VARCHAR))
+    return call("COALESCE", text, exp.Literal.string("")) if node.name == "FORMAT" and place == "%s" else text
+
+
+def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
+    """STRUCT_POSITION(a, x): the number, from 1, of the field of a STRUCT that has the value, or 0; STRUCT_CONTAINS(a,
+    x) says whether there is one."""
+    if len(node.expressions) != 2:
+        raise TypeMismatch(f"{node.name} takes 2 arguments, not {len(node.expressions)}")
+    fields = [exp.to_identifier(name).sql(dialect=Strandline) for name, _ in typed(node.expressions[0]).type.fields]
+    if not fields:
+        raise TypeMismatch(f"argument 1 of {node.name} must be a STRUCT: {sql_of(node)}")
+    places = " ".join(f"WHEN a->{name} IS NOT DISTINCT FROM b THEN {at}" for at, name in enumerate(fields, 1))
+    found = f"CASE WHEN a IS NULL THEN NULL {places} ELSE 0 END"
+    return _by(found if node.name not in ("STRUCT_CONTAINS", "STRUCT_HAS") else f"{found} > 0", node, typed)
+
+
 BY_TYPE: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
+    **dict.fromkeys(("FORMAT", "PRINTF"), _formatted),
+    **dict.fromkeys(("STRUCT_POSITION", "STRUCT_INDEXOF", "STRUCT_CONTAINS", "STRUCT_HAS"), _field_of),
     **dict.fromkeys(("LIST_SUM", "ARRAY_SUM"), _sum_of_items),
     **dict.fromkeys(("LIST_AVG", "ARRAY_AVG"), _mean_of_items),
     **dict.fromkeys(("LIST_AGGREGATE", "LIST_AGGR", "ARRAY_AGGREGATE"), _aggregate_of_items),
@@ -348,10 +458,19 @@ def _with_flags(node: exp.Anonymous, typed: Infer) -> Typed | None:
     return typed(call("REGEXP_REPLACE", text, wanted, new))
 
 
+def _slice_of_text(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """ARRAY_SLICE(text, 1, 2) and text[1:2], DuckDB's: those of its characters."""
+    if len(node.expressions) != 3 or typed(node.expressions[0]).type.base is not BaseType.VARCHAR:
+        return None
+    known = "a IS NOT NULL AND b IS NOT NULL AND c IS NOT NULL"
+    return _by(f"CASE WHEN {known} THEN ARRAY_JOIN(ARRAY_SLICE(SPLIT(a, ''), b, c), '') END", node, typed)
+
+
 IN_OTHER_FORMS: Mapping[str, Callable[[exp.Anonymous, Infer], Typed | None]] = {
     "ENCODE": _encoded,
     "DECODE": _decoded,
     "REGEXP_REPLACE": _with_flags,
+    "ARRAY_SLICE": _slice_of_text,
 }
 """Functions of ours, by name, of which other dialects have other forms."""
 

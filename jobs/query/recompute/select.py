@@ -362,12 +362,12 @@ def _as_of_groups(over: AggregateOver, block: Block, recompute: Recomputation, i
 
 
 def _frame(over: AggregateOver, recompute: Recomputation) -> str | None:
-    """The frame in DuckDB's words."""
+    """The frame in DuckDB's words; one that fails reaches over nothing, since DuckDB looks at every row's."""
     if not isinstance(over, AggregateFramed) or over.frame is None:
         return over.frame
     parts = over.frame.split("?")
     found = parts[0] + "".join(
-        f"({recompute.after(each)}){part}" for each, part in zip(over.distances, parts[1:], strict=True)
+        f"COALESCE({recompute.after(each)}, 0){part}" for each, part in zip(over.distances, parts[1:], strict=True)
     )
     return f"{found} EXCLUDE {over.exclude}" if over.exclude and not _without_ties(over) else found
 
