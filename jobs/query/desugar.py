@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.sql.dialect import FILTERING, position_of, sql_of
-from strandline.jobs.sql.trees import by_every, call, conjuncts, identifier
+from strandline.jobs.sql.trees import by_every, call, conjuncts, constant_number, identifier
 
 # ORDER BY with LIMIT, and DISTINCT ON, as conditions on a row's number.
 #
@@ -153,10 +153,12 @@ def _meant(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
 
 
 def _count(clause: exp.Expr) -> int:
-    number = clause.expression
-    if not isinstance(number, exp.Literal) or not number.is_int:
-        raise InvalidQuery(f"{clause.key.upper()} takes a number, not {sql_of(number)}").placed(*position_of(clause))
-    return int(number.name)
+    number = constant_number(clause.expression)
+    if number is None:
+        raise InvalidQuery(f"{clause.key.upper()} takes a number, not {sql_of(clause.expression)}").placed(
+            *position_of(clause)
+        )
+    return number
 
 
 # Joins in brackets, without them.

@@ -86,6 +86,7 @@ class Clauses(Strandline.Parser):
         if not isinstance(tree, exp.Query):
             self.raise_error("expected a SELECT")
         query = cast(exp.Query, tree)
+        _with_fields(query)
         fold(query)
         check_read(query)
         with_escapes(query)
@@ -187,3 +188,16 @@ class Clauses(Strandline.Parser):
         for value in values:
             check_read(value)
         return tuple(fold(cast(exp.Expression, value)) for value in values)
+
+
+def _with_fields(query: exp.Query) -> None:
+    """Read `a.b.c` as the field c of `a.b`, whether that is an input's column or a column's field."""
+    for node in list(query.find_all(exp.Column)):
+        if node.args.get("db") is None:
+            continue
+        first, second, *fields = node.parts
+        made: exp.Expr = exp.Column(this=second, table=first)
+        made.update_positions(node)
+        for each in fields:
+            made = exp.Dot(this=made, expression=each)
+        node.replace(made)

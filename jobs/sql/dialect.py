@@ -262,6 +262,10 @@ _PHRASES = (
     "#>",
     "#>>",
     "!~",
+    "**",
+    "&&",
+    "@>",
+    "<@",
     "=>",
     "::",
     "/*+",
@@ -278,6 +282,10 @@ _OURS = {
     "#>": TokenType.HASH_ARROW,
     "#>>": TokenType.DHASH_ARROW,
     "!~": TokenType.IRLIKE,
+    "**": TokenType.DSTAR,
+    "&&": TokenType.DAMP,
+    "@>": TokenType.AT_GT,
+    "<@": TokenType.LT_AT,
 }
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
@@ -304,12 +312,12 @@ class Strandline(Dialect):
         }
 
     class Parser(JoinClauses):
-        # PostgreSQL's signs: # of bits, ^ of powers, which is refused by name.
+        # PostgreSQL's signs: # of bits, ^ (also **) of powers, before * and /.
         BITWISE: ClassVar[dict[TokenType, Any]] = {
             **parser.Parser.BITWISE,
             TokenType.HASH: exp.BitwiseXor,
-            TokenType.CARET: exp.Pow,
         }
+        EXPONENT: ClassVar[dict[TokenType, Any]] = {TokenType.CARET: exp.Pow, TokenType.DSTAR: exp.Pow}
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         MAP_KEYS_ARE_ARBITRARY_EXPRESSIONS = True
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -340,6 +348,9 @@ class Strandline(Dialect):
             TokenType.ILIKE: lambda self, this: self._ilike(this),
             TokenType.TILDE: lambda self, this: self._matched(this, negated=False),
             TokenType.IRLIKE: lambda self, this: self._matched(this, negated=True),
+            TokenType.DAMP: lambda self, this: self._of_arrays("LIST_HAS_ANY", this),
+            TokenType.AT_GT: lambda self, this: self._of_arrays("LIST_HAS_ALL", this),
+            TokenType.LT_AT: lambda self, this: self._of_arrays("LIST_HAS_ALL", this, turned=True),
         }
         PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **JoinClauses.PRIMARY_PARSERS,

@@ -41,7 +41,7 @@ from strandline.jobs.sql.syntax import (
     UnsetProperty,
     Update,
 )
-from strandline.jobs.sql.trees import identifier
+from strandline.jobs.sql.trees import constant_number, identifier
 from strandline.jobs.sql.types_text import data_type, is_type_name, type_of
 
 if TYPE_CHECKING:
@@ -479,11 +479,11 @@ class Grammar(ChangeClauses, FunctionClauses):
         limit = query.args.get("limit")
         if limit is None or limit.args.get("limit_options") is not None:
             return Select(query=query, emit=emit)
-        count = limit.expression
-        if not isinstance(count, exp.Literal) or not count.name.isdigit():
+        count = constant_number(limit.expression)
+        if count is None:
             self.raise_error("LIMIT takes a number", self._prev)
         query.set("limit", None)
-        return Select(query=query, emit=emit, limit=int(count.name))
+        return Select(query=query, emit=emit, limit=count)
 
 
 def _sized(statement: Statement) -> None:

@@ -73,7 +73,9 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.Tuple, exp.Array), _LISTED),
     **dict.fromkeys((exp.Anonymous, exp.Lambda, exp.Bracket), ("this", "expressions")),
     **dict.fromkeys((exp.Dot, exp.PropertyEQ, exp.And, exp.Or, exp.Escape, exp.Filter), _PAIR),
-    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor), _PAIR),
+    **dict.fromkeys(
+        (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.Pow), _PAIR
+    ),
     **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), _PAIR),
     exp.BitwiseNot: _ITSELF,
     # `safe` and `typed` say how other dialects divide and join; our own types decide that.
@@ -129,7 +131,6 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
 _INSTEAD: Mapping[type[exp.Expr], str] = {
     exp.Struct: "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
     exp.AtTimeZone: "a TIMESTAMP is an instant in UTC; CONVERT_TZ(at, 'UTC', 'Europe/Rome') moves its clock",
-    exp.Pow: "POWER(a, b); of the bits of whole numbers a # b",
 }
 _OF_SETS = {"side": "a side of UNION"}
 

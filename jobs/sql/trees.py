@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from typing import Final
 
 from sqlglot import exp
 
@@ -139,3 +142,30 @@ def _is_parameter(column: exp.Column) -> bool:
             return True
         node = node.parent
     return False
+
+
+def constant_number(node: exp.Expr) -> int | None:
+    """The whole number from 0 that an expression of constants is, as LIMIT and OFFSET take; None for any other."""
+    found = _constant(node)
+    return int(found) if found is not None and found >= 0 and found == int(found) else None
+
+
+def _constant(node: exp.Expr | None) -> Decimal | None:
+    if isinstance(node, exp.Literal):
+        return Decimal(node.name) if _NUMBER.fullmatch(node.name) else None
+    if isinstance(node, exp.Paren | exp.Cast):
+        return _constant(node.this)
+    if isinstance(node, exp.Neg):
+        inner = _constant(node.this)
+        return -inner if inner is not None else None
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+        left, right = _constant(node.left), _constant(node.right)
+        if left is None or right is None:
+            return None
+        return (
+            left + right if isinstance(node, exp.Add) else left - right if isinstance(node, exp.Sub) else left * right
+        )
+    return None
+
+
+_NUMBER: Final = re.compile(r"\d{1,18}(\.\d{1,18})?")

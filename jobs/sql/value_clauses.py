@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 #     FLOOR(at TO HOUR)                      DATE_TRUNC(at, HOUR)
 #     a ~ 'x', a !~ 'x', a ~* 'x'            REGEXP_LIKE(a, 'x'), NOT …, REGEXP_LIKE(a, '(?i)x')
 #     a -> 'b', a ->> 'b', a #>> '{b,0}'     JSON_GET(a, 'b'), JSON_GET_TEXT(a, 'b'), JSON_PATH_TEXT(a, '{b,0}')
+#     a && b, a @> b, a <@ b                 LIST_HAS_ANY(a, b), LIST_HAS_ALL(a, b), LIST_HAS_ALL(b, a)
 #     a AT TIME ZONE 'Europe/Rome'           TIMEZONE('Europe/Rome', a)
 #     a COLLATE "C"                          a: texts are compared by their code points
 #     E'it\'s'                               'it''s'
@@ -187,6 +188,11 @@ class OperatorClauses(TimeClauses):
             pattern = exp.DPipe(this=exp.Literal.string(_IN_ANY_CASE), expression=exp.Paren(this=pattern), safe=True)
         found = self.expression(exp.Anonymous(this="REGEXP_LIKE", expressions=[text, pattern]))
         return self.expression(exp.Not(this=found)) if negated else found
+
+    def _of_arrays(self, function: str, array: exp.Expr | None, *, turned: bool = False) -> exp.Expression:
+        """The rest of `a && b`, `a @> b` and `a <@ b`."""
+        both = [array, self._parse_bitwise()]
+        return self.expression(exp.Anonymous(this=function, expressions=both[::-1] if turned else both))
 
     def _json_step(self, function: str, value: exp.Expr | None, step: exp.Expr | None) -> exp.Expression:
         """`value -> step` and its like."""

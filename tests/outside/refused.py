@@ -43,8 +43,6 @@ REFUSED = (
         "RisingWave null_safe_equal_join: exists over an outer join",
         "SELECT id FROM t WHERE EXISTS (SELECT u.id FROM u LEFT JOIN u v ON u.b = v.b AND t.c = u.c WHERE t.b = u.b)",
     ),
-    Refused("RisingWave aggregate/array_agg: mv2", "SELECT ARRAY_AGG(a ORDER BY b ASC, a DESC) AS r FROM t"),
-    Refused("RisingWave aggregate/basic_agg: o2", "SELECT FIRST_VALUE(b ORDER BY c DESC NULLS FIRST) AS r FROM t"),
     Refused(
         "RisingWave aggregate/string_agg: mv2",
         "SELECT STRING_AGG(a, CAST(b AS VARCHAR) ORDER BY b) AS r FROM t",

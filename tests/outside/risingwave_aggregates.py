@@ -54,6 +54,33 @@ CASES = (
         },
     ),
     Case(
+        "aggregate/array_agg.slt: mv2",
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR, b INT, c INT);",
+        (
+            {"t": numbered(("aaa", 1, 1), ("bbb", 0, 2), ("ccc", 0, 5), ("ddd", 1, 4))},
+            {"t": [(8, "x", 1, 2), (9, "y", 3, 6)]},
+        ),
+        {
+            "mv2": View(
+                "SELECT ARRAY_AGG(a ORDER BY b ASC, a DESC) AS res FROM t",
+                {0: [(["ccc", "bbb", "ddd", "aaa"],)], 1: [(["ccc", "bbb", "x", "ddd", "aaa", "y"],)]},
+            )
+        },
+    ),
+    Case(
+        "aggregate/basic_agg.slt: first_value and last_value",
+        "CREATE TABLE t (id INT PRIMARY KEY, v1 INT, v2 INT);",
+        ({"t": numbered((1, 2), (5, None), (4, 0))},),
+        {
+            "mv": View(
+                # RisingWave's NULL is greater than any value.
+                """SELECT FIRST_VALUE(v1 ORDER BY v1) AS o1, FIRST_VALUE(v1 ORDER BY v2 DESC NULLS FIRST) AS o2,
+                LAST_VALUE(v1 ORDER BY v1) AS o3, LAST_VALUE(v1 ORDER BY v2 ASC NULLS FIRST) AS o4 FROM t""",
+                {0: [(1, 5, 5, 1)]},
+            )
+        },
+    ),
+    Case(
         "aggregate/bit_agg.slt",
         "CREATE TABLE t1 (id INT PRIMARY KEY, v1 SMALLINT, v2 INT, v3 BIGINT);",
         ({"t1": [(n, n, n, n) for n in (1, 10, 38, 41)]}, {"t1": [(1,)]}),

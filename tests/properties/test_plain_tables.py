@@ -74,6 +74,27 @@ SUBQUERIES: tuple[Case, ...] = (
 )
 
 GROUPS: tuple[Case, ...] = (
+    (
+        "SELECT k, MAX(b) AS x, MIN(b) AS n, HISTOGRAM(v) AS h, HISTOGRAM(b) AS i, COUNT(DISTINCT (k, v)) AS d FROM t"
+        " GROUP BY k",
+        "SELECT k, MAX(b), MIN(b), COALESCE(HISTOGRAM(v), MAP {}), COALESCE(HISTOGRAM(b), MAP {}), COUNT(DISTINCT"
+        " (k, v)) FROM t GROUP BY k",
+    ),
+    (
+        "SELECT k, ARRAY_AGG(id ORDER BY v DESC, k, id) AS a, ARRAY_AGG(id ORDER BY k, x DESC NULLS LAST, id) AS c,"
+        " ARRAY_AGG(id ORDER BY d NULLS LAST, id DESC) AS e, STRING_AGG(k, '|' ORDER BY b DESC NULLS FIRST, id) AS g,"
+        " LAST_VALUE(id ORDER BY dt DESC, ts, id DESC) AS l FROM t GROUP BY k",
+        "SELECT k, ARRAY_AGG(id ORDER BY v DESC NULLS LAST, k NULLS FIRST, id), ARRAY_AGG(id ORDER BY x DESC NULLS"
+        " LAST, id), ARRAY_AGG(id ORDER BY d NULLS LAST, id DESC), STRING_AGG(k, '|' ORDER BY b DESC NULLS FIRST, id),"
+        " LAST(id ORDER BY dt DESC NULLS LAST, ts NULLS FIRST, id DESC) FROM t GROUP BY k",
+    ),
+    ("SELECT k AS a, v AS c, COUNT(*) AS n FROM t GROUP BY GROUPING SETS ((a, c), (c))", None),
+    (
+        "SELECT k, BOOL_AND(b) AS a, COUNT(*) AS n FROM t GROUP BY k ORDER BY k NULLS FIRST LIMIT 1 + 1",
+        "SELECT k, BOOL_AND(b), COUNT(*) FROM t GROUP BY k ORDER BY k NULLS FIRST LIMIT 2",
+    ),
+    ("SELECT t.st.a AS x, SUM(st.a) AS s, COUNT(*) AS n FROM t WHERE st['a'] IS NOT NULL GROUP BY t.st.a", None),
+    ("SELECT id, arr && [1, 2] AS o FROM t WHERE arr IS NOT NULL", None),
     ("SELECT b, SUM(x) AS a, AVG(x) AS g, MIN(x) AS i, MAX(x) AS m FROM t GROUP BY b", None),
     ("SELECT x, COUNT(*) AS c FROM t GROUP BY x", None),
     ("SELECT k, ANY_VALUE(v ORDER BY id DESC) AS a FROM t GROUP BY k", None),
@@ -102,6 +123,11 @@ SETS: tuple[Case, ...] = (
 )
 
 WINDOWS: tuple[Case, ...] = (
+    (
+        "SELECT id, RANK() OVER (PARTITION BY k) AS r, DENSE_RANK() OVER () AS d, PERCENT_RANK() OVER (PARTITION BY b)"
+        " AS p, CUME_DIST() OVER () AS c FROM t",
+        None,
+    ),
     ("SELECT id, RANK() OVER (PARTITION BY b ORDER BY x) AS r, NTILE(2) OVER (ORDER BY v DESC, id) AS n FROM t", None),
     ("SELECT id, SUM(v) OVER (PARTITION BY b ORDER BY v RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS r FROM t", None),
     ("SELECT id, COUNT(v) FILTER (WHERE v > 1) OVER (PARTITION BY k) AS r FROM t", None),

@@ -115,7 +115,8 @@ class CollectSet(_Collected):
 
 
 class Histogram(_Collected):
-    """HISTOGRAM(text): MAP<VARCHAR, BIGINT> from each value that is not null to its count, in the order of values.
+    """HISTOGRAM(x): MAP<VARCHAR, BIGINT> from each value that is not null to its count, in the order of values; of
+    whole numbers, BOOLEANs, DATEs and TIMESTAMPs a MAP from those.
     Linear; ksqlDB stops at a thousand values.
 
         x              HISTOGRAM(x)
@@ -123,14 +124,18 @@ class Histogram(_Collected):
     """
 
     name = "HISTOGRAM"
+    taken = (
+        *(BaseType.VARCHAR, BaseType.INT, BaseType.BIGINT),
+        *(BaseType.BOOLEAN, BaseType.DATE, BaseType.TIMESTAMP),
+    )
     retractable = True
     nulls = False
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         sql_type = self.one_value(arguments, types)
-        if sql_type.base is not BaseType.VARCHAR:
-            raise self.refuse(sql_type, "VARCHAR")
-        return Bound(arguments, types, (), map_of(VARCHAR, BIGINT))
+        if sql_type.base not in self.taken:
+            raise self.refuse(sql_type, "VARCHAR, whole numbers, BOOLEANs, DATEs and TIMESTAMPs")
+        return Bound(arguments, types, (), map_of(sql_type, BIGINT))
 
     def of_values(
         self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression

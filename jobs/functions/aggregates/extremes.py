@@ -12,7 +12,7 @@ from strandline.jobs.engines.engine import Engine, comparable
 from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, GroupChanges, constant
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
-from strandline.jobs.model.types import SqlType, array, struct
+from strandline.jobs.model.types import BaseType, SqlType, array, struct
 
 
 class Extreme(AggregateFunction):
@@ -37,8 +37,8 @@ class Extreme(AggregateFunction):
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         sql_type = self.one_value(arguments, types)
-        if sql_type.base not in SORTABLE:
-            raise self.refuse(sql_type, "numbers, texts, bytes, dates and times")
+        if sql_type.base not in (*SORTABLE, BaseType.BOOLEAN):
+            raise self.refuse(sql_type, "numbers, texts, bytes, dates, times and BOOLEANs")
         return Bound(arguments, types, (), sql_type)
 
     def accumulator(self, call: AggregateCall) -> SqlType:

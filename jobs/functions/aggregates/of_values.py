@@ -22,7 +22,7 @@ from strandline.jobs.functions.aggregates.bag import bag_type, merge_bags
 from strandline.jobs.functions.aggregates.contract import OF_VALUES, ORDER_TYPE, AggregateFunction, Bound, GroupChanges
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
-from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
+from strandline.jobs.model.types import BIGINT, SqlType, array, struct
 
 LEVEL: Final = 2
 """`View.by_value` of views whose calls became these."""
@@ -76,7 +76,7 @@ class HistogramOfValues(_AllShown):
     """HISTOGRAM."""
 
     def accumulator(self, call: AggregateCall) -> SqlType:
-        return array(struct(("k", VARCHAR), ("v", BIGINT)))
+        return array(struct(("k", call.argument_types[0]), ("v", BIGINT)))
 
     def anew(self, engine: Engine, call: AggregateCall, rows: GroupChanges) -> str:
         value, count = rows.arguments

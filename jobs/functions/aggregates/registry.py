@@ -55,6 +55,8 @@ _SYNONYMS = {
     **dict.fromkeys(("FIRST",), "FIRST_VALUE"),
     **dict.fromkeys(("LAST",), "LAST_VALUE"),
     "BOOLAND_AGG": "BOOL_AND",
+    "LOGICAL_AND": "BOOL_AND",
+    "LOGICAL_OR": "BOOL_OR",
     "BOOLOR_AGG": "BOOL_OR",
 }
 """Names of functions in other dialects, and the function of ours that gives the same."""

@@ -5,8 +5,9 @@ SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area      __a0 = SU
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlglot import exp
 
@@ -23,7 +24,7 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs
 from strandline.jobs.sql.dialect import OuterValue, position_of, sql_of
-from strandline.jobs.sql.trees import is_not_null
+from strandline.jobs.sql.trees import call, is_not_null
 from strandline.state_store.wording import Name, sentence
 
 
@@ -74,24 +75,25 @@ class Calls:
 
     def _in_order(self, call: OrderedCall, typed: Infer) -> tuple[exp.Anonymous, Bound]:
         """A call with an order, as a text of its own and bound."""
-        values = [typed(each) for each in (call.value, *call.by)]
+        by, descending = _one_way(call, typed)
+        values = [typed(each) for each in (call.value, *by)]
         expressions, types = tuple(each.expression for each in values), tuple(each.type for each in values)
         constants = tuple(each for each in call.constants if isinstance(each, exp.Expression))
         function = self._functions[call.function]
         if isinstance(function, Ordered):
-            bound = function.in_order(expressions, types, constants, descending=call.descending)
+            bound = function.in_order(expressions, types, constants, descending=descending)
             if call.distinct:
                 bound = function.each_once(bound)
         elif isinstance(function, Percentile):
-            bound = function.within(expressions[0], types[0], constants, descending=call.descending)
-        elif call.function == "MODE" and call.descending:
+            bound = function.within(expressions[0], types[0], constants, descending=descending)
+        elif call.function == "MODE" and descending:
             raise NotSupported(
                 "MODE() WITHIN GROUP (ORDER BY … DESC) is not supported: of several values, MODE gives the smallest",
                 hint="leave DESC out; or count by value in a subquery, and take the first by ROW_NUMBER()",
             )
         else:
             bound = function.bind(expressions, types)
-        direction = exp.Boolean(this=call.descending)
+        direction = exp.Boolean(this=descending)
         once = [exp.true()] if call.distinct else []
         return exp.Anonymous(this=call.function, expressions=[*expressions, *constants, direction, *once]), bound
 
@@ -195,6 +197,7 @@ class OrderedCall:
     Attributes:
         function: its name in the list of aggregate functions.
         by: what the value is ordered by; nothing where the value orders itself.
+        ways: of each, whether downwards, and whether NULLs come first.
     """
 
     function: str
@@ -203,11 +206,13 @@ class OrderedCall:
     constants: tuple[exp.Expr, ...]
     descending: bool
     distinct: bool = False
+    ways: tuple[tuple[bool, bool], ...] = ()
 
 
 def usual(node: exp.Expression) -> exp.Expression:
     """Rewrite an aggregate call of another dialect as ours; leave any other node as it is.
 
+    COUNT_STAR()            COUNT(*)
     COUNT_IF(p)             COUNT(*) FILTER (WHERE p)
     MEDIAN(x)               PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)
     QUANTILE_DISC(x, 0.3)   PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY x)
@@ -232,6 +237,8 @@ def usual(node: exp.Expression) -> exp.Expression:
     name, arguments = node.name, node.expressions
     if name in _COUNTS and arguments:
         return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[arguments[0].copy()])])
+    if name == "COUNT_STAR" and not arguments:
+        return exp.Anonymous(this="COUNT", expressions=[exp.Star()])
     if name in _CONDITIONAL and len(arguments) == 1:
         counted = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
         return exp.Filter(this=counted, expression=exp.Where(this=arguments[0].copy()))
@@ -275,15 +282,18 @@ def ordered_call(node: exp.Expr) -> OrderedCall | None:
         return None
     *first, last = node.expressions
     if isinstance(last, exp.Order):
-        by, descending = _order(node, last)
-        return _of(node, [*first, last.this], by, descending=descending)
+        by, ways = _order(last)
+        return _of(node, [*first, last.this], by, ways)
     if node.name in _ALWAYS:
-        return _of(node, node.expressions, (), descending=False)
+        return _of(node, node.expressions, ())
     return None
 
 
 def _of(
-    node: exp.Anonymous, arguments: Sequence[exp.Expr], by: tuple[exp.Expr, ...], *, descending: bool
+    node: exp.Anonymous,
+    arguments: Sequence[exp.Expr],
+    by: tuple[exp.Expr, ...],
+    ways: tuple[tuple[bool, bool], ...] = (),
 ) -> OrderedCall:
     """A call over its arguments: the value, perhaps in DISTINCT, and constants."""
     value, *constants = arguments
@@ -291,17 +301,17 @@ def _of(
     if distinct:
         value, *more = value.expressions
         constants = [*more, *constants]
-    return OrderedCall(_named(node), value, by, tuple(constants), descending, distinct)
+    return OrderedCall(_named(node), value, by, tuple(constants), bool(ways) and ways[0][0], distinct, ways)
 
 
 def _within_group(node: exp.WithinGroup) -> OrderedCall:
     call = node.this
-    by, descending = _order(node, node.expression)
+    by, ways = _order(node.expression)
     if isinstance(call, exp.Anonymous) and f"{call.name}{ORDERED}" in FUNCTIONS and call.expressions:
-        return _of(call, call.expressions, by, descending=descending)
+        return _of(call, call.expressions, by, ways)
     if not isinstance(call, exp.Anonymous) or call.name not in FUNCTIONS or len(by) != 1:
         raise _refused(node, f"{sql_of(node)}: WITHIN GROUP")
-    return OrderedCall(call.name, by[0], (), tuple(call.expressions), descending)
+    return OrderedCall(call.name, by[0], (), tuple(call.expressions), ways[0][0])
 
 
 def _named(node: exp.Anonymous) -> str:
@@ -313,12 +323,73 @@ def _named(node: exp.Anonymous) -> str:
     return name
 
 
-def _order(node: exp.Expr, order: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool]:
-    down = {bool(item.args.get("desc")) for item in order.expressions}
-    moved = any(bool(item.args.get("nulls_first")) is bool(item.args.get("desc")) for item in order.expressions)
-    if len(down) > 1 or moved:
-        raise _refused(node, "ORDER BY inside a call, in several directions or with NULLS at the other end,")
-    return tuple(item.this for item in order.expressions), down == {True}
+def _order(order: exp.Expr) -> tuple[tuple[exp.Expr, ...], tuple[tuple[bool, bool], ...]]:
+    """What an order is by, each once, and the way of each."""
+    found: dict[str, tuple[exp.Expr, tuple[bool, bool]]] = {}
+    for item in order.expressions:
+        found.setdefault(
+            sql_of(item.this), (item.this, (bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+        )
+    return tuple(by for by, _ in found.values()), tuple(way for _, way in found.values())
+
+
+# An order in several directions, or with NULLs at the other end, as one in a single direction, in which NULL is less
+# than any value:
+#
+#     ARRAY_AGG(x ORDER BY k, v DESC)          x ORDER BY k, v IS NOT NULL, -v
+#     ARRAY_AGG(x ORDER BY v NULLS LAST)       x ORDER BY v IS NULL, v
+
+
+def _one_way(call: OrderedCall, typed: Infer) -> tuple[tuple[exp.Expr, ...], bool]:
+    """What a call is ordered by, all in one direction, and whether that is downwards.
+
+    Raises:
+        NotSupported: texts and their like in both directions.
+    """
+    if all(down is call.descending and first is not down for down, first in call.ways):
+        return call.by, call.descending
+    kept = [way[0] for by, way in zip(call.by, call.ways, strict=True) if typed(by).type.base not in _OPPOSITES]
+    descending = kept[0] if kept else call.descending
+    made: list[exp.Expr] = []
+    for by, (down, first) in zip(call.by, call.ways, strict=True):
+        if first is descending:
+            made.append(exp.Is(this=exp.Paren(this=by.copy()), expression=exp.Null()))
+        made += [by] if down is descending else _opposite(by, typed(by).type.base)
+    return tuple(made), descending
+
+
+def _opposite(by: exp.Expr, base: BaseType) -> list[exp.Expr]:
+    """What orders values the other way round."""
+    if base not in _OPPOSITES:
+        raise NotSupported(
+            f"ORDER BY inside a call, with a {base.value} in both directions, is not supported",
+            hint="order texts one way; numbers, dates and TIMESTAMPs can go the other",
+        ).placed(*position_of(by))
+    return _OPPOSITES[base](exp.Paren(this=by.copy()))
+
+
+def _less(value: exp.Expr, digits: int = 0) -> list[exp.Expr]:
+    """`-value`; of a whole number in a type that has its opposite."""
+    to = exp.DataType(this=exp.DType.DECIMAL, expressions=[exp.DataTypeParam(this=exp.Literal.number(digits))])
+    return [exp.Neg(this=exp.Cast(this=value, to=to) if digits else value)]
+
+
+def _number_down(value: exp.Expr) -> list[exp.Expr]:
+    """NaN, which is its own opposite, goes to the other end by itself."""
+    nan = exp.Cast(this=exp.Literal.string("NaN"), to=exp.DataType(this=exp.DType.DOUBLE))
+    return [exp.NEQ(this=value.copy(), expression=nan), *_less(value)]
+
+
+_OPPOSITES: Final[Mapping[BaseType, Callable[[exp.Expr], list[exp.Expr]]]] = {
+    BaseType.INT: lambda value: _less(value, 10),
+    BaseType.BIGINT: lambda value: _less(value, 19),
+    BaseType.DECIMAL: _less,
+    BaseType.DOUBLE: _number_down,
+    BaseType.DATE: lambda value: _less(call("UNIX_DATE", value)),
+    BaseType.TIMESTAMP: lambda value: _less(call("UNIX_MICROS", value)),
+    BaseType.BOOLEAN: lambda value: [exp.Not(this=value)],
+}
+"""What orders the values of a type the other way round."""
 
 
 def _refused(node: exp.Expr, what: str) -> NotSupported:

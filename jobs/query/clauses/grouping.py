@@ -192,7 +192,8 @@ def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, 
 
 
 def _one(node: exp.Expr, number: Callable[[exp.Expr], int]) -> tuple[int, ...]:
-    """One grouping set, written `a`, `(a, b)` or `()`."""
+    """One grouping set, written `a`, `(a)`, `(a, b)` or `()`."""
+    node = node.unnest()
     if isinstance(node, exp.Tuple):
         return tuple(number(item) for item in node.expressions)
     return (number(node),)

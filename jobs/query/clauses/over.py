@@ -52,8 +52,8 @@ _ENDS = ("FIRST_VALUE", "LAST_VALUE")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR")
 _DISTINCT = "COUNT_DISTINCT"
 ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, "NTH_VALUE", *_AGGREGATES)
-# Functions that mean nothing without an order; of ROW_NUMBER SQL does not require one.
-_NEED_ORDER = ("RANK", "DENSE_RANK", *_SHARES, "NTILE", *_NEIGHBOURS)
+# Functions that mean nothing without an order; of ROW_NUMBER SQL does not require one, and all rows have one rank then.
+_NEED_ORDER = ("NTILE", *_NEIGHBOURS)
 
 
 Order = tuple[tuple[exp.Expression, bool, bool], ...]

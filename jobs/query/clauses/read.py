@@ -43,6 +43,7 @@ from strandline.jobs.query.logical import NestedFound, OrderItem, PullQuery, Que
 from strandline.jobs.query.pulled import Unnamed, order_items, set_order, shown_item
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.from_text import parse_query
+from strandline.jobs.sql.trees import constant_number
 
 __all__ = ("query_of", "read_query", "read_tree")
 
@@ -203,11 +204,11 @@ def _taken_offset(tree: exp.Query) -> int:
     clause = tree.args.get("offset")
     if clause is None:
         return 0
-    number = clause.expression
-    if not isinstance(number, exp.Literal) or not number.is_int:
-        raise InvalidQuery(f"OFFSET takes a number, not {sql_of(number)}").placed(*position_of(clause))
+    number = constant_number(clause.expression)
+    if number is None:
+        raise InvalidQuery(f"OFFSET takes a number, not {sql_of(clause.expression)}").placed(*position_of(clause))
     tree.set("offset", None)
-    return int(number.name)
+    return number
 
 
 def _order_shown(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:

@@ -20,12 +20,13 @@ from strandline.jobs.query.expressions.coercion import as_time, shared_type, tog
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from strandline.jobs.sql.clauses import BACKSLASH, pattern_literal
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import row_values
+from strandline.jobs.sql.trees import call, identifier, is_not_null, row_values
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL)
 _NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
+_ORDERINGS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def _compared(node: exp.Binary, typed: Infer) -> Typed:
@@ -38,8 +39,52 @@ def _compared(node: exp.Binary, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
     if not isinstance(node, _NULL_SAFE) and BaseType.NULL in (left.type.base, right.type.base):
         raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
+    # Parts of DECIMALs have no NULL inside: they are compared as they are, also when a text is read again.
+    structs = left.type.base is right.type.base is BaseType.STRUCT and left.type != PARTS
+    if isinstance(node, _ORDERINGS) and structs:
+        return typed(_structs_compared(node, left.type, right.type))
     left, right = _comparable(left, right, node)
     return Typed(binary(type(node), left, right), t.BOOLEAN)
+
+
+# STRUCTs in order, as in DuckDB: the first fields that differ decide, by their places, and NULL is greater than any
+# value there.
+#
+#     a < b          CASE WHEN a IS NOT NULL AND b IS NOT NULL
+#                    THEN less(a->x, b->x) OR same(a->x, b->x) AND less(a->y, b->y) END
+#     less(x, y)     COALESCE(x < y, x IS NOT NULL AND y IS NULL)
+
+
+def _structs_compared(node: exp.Binary, left: t.SqlType, right: t.SqlType) -> exp.Expression:
+    if len(left.fields) != len(right.fields):
+        raise TypeMismatch(f"cannot compare {left} with {right}: {sql_of(node)}")
+    one, other = (exp.Paren(this=side.copy()) for side in (node.left, node.right))
+    found = _less(one, other, left, right) if isinstance(node, exp.LT | exp.GTE) else _less(other, one, right, left)
+    if isinstance(node, exp.LTE | exp.GTE):
+        found = exp.Not(this=exp.Paren(this=found))
+    known = exp.And(this=is_not_null(one.copy()), expression=is_not_null(other.copy()))
+    return exp.Case(ifs=[exp.If(this=known, true=found)])
+
+
+def _less(one: exp.Expression, other: exp.Expression, left: t.SqlType, right: t.SqlType) -> exp.Expression:
+    """The condition that a value is less than another where NULL is greater than all; never NULL."""
+    before = exp.And(this=is_not_null(one.copy()), expression=exp.Is(this=other.copy(), expression=exp.Null()))
+    if BaseType.NULL in (left.base, right.base):
+        return exp.Paren(this=before)
+    if left.base is not BaseType.STRUCT or right.base is not BaseType.STRUCT:
+        return call("COALESCE", exp.LT(this=one.copy(), expression=other.copy()), exp.Paren(this=before))
+    made: exp.Expression = exp.false()
+    for (field, inner), (same, other_inner) in reversed(list(zip(left.fields, right.fields, strict=True))):
+        pair = (
+            exp.Dot(this=one.copy(), expression=identifier(field)),
+            exp.Dot(this=other.copy(), expression=identifier(same)),
+        )
+        equal: exp.Expression = exp.NullSafeEQ(this=pair[0].copy(), expression=pair[1].copy())
+        rest = exp.And(this=equal, expression=exp.Paren(this=made))
+        made = exp.Or(this=_less(*pair, inner, other_inner), expression=exp.Paren(this=rest))
+    known = exp.And(this=is_not_null(one.copy()), expression=is_not_null(other.copy()))
+    whole = exp.Case(ifs=[exp.If(this=known, true=made)], default=exp.Paren(this=before))
+    return exp.Paren(this=whole)
 
 
 def _rows_compared(node: exp.Binary, left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expression:

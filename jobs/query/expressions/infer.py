@@ -22,6 +22,7 @@ from strandline.jobs.functions.scalars.decimals import is_wide
 from strandline.jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.tables import alike
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.arithmetic import (
     arithmetic,
@@ -92,7 +93,7 @@ def _typed(node: exp.Expr, scope: Names, aggregate: Aggregate | None, typed: Inf
         if found is not None:
             return found
     if isinstance(node, exp.Column):
-        return _column(node, scope)
+        return _column(node, scope, typed)
     if isinstance(node, exp.Identifier):
         return scope.resolve(exp.Column(this=node))
     if isinstance(node, exp.Anonymous) and node.name in LAMBDA_FORMS:
@@ -106,10 +107,30 @@ def _typed(node: exp.Expr, scope: Names, aggregate: Aggregate | None, typed: Inf
     return asked(made) if is_asked(node) else made
 
 
-def _column(node: exp.Column, scope: Names) -> Typed:
+def _column(node: exp.Column, scope: Names, typed: Infer) -> Typed:
+    """A column; `a.b` may be the field b of the column a, where no input is called a."""
     if isinstance(node.this, exp.Star):
         raise InvalidQuery("* stands for all columns of a SELECT, not for a value")
-    return scope.resolve(node)
+    try:
+        return scope.resolve(node)
+    except UnknownName:
+        field = _as_field(node, scope)
+        if field is None:
+            raise
+        return typed(field)
+
+
+def _as_field(node: exp.Column, scope: Names) -> exp.Dot | None:
+    table = node.args.get("table")
+    if not isinstance(table, exp.Identifier):
+        return None
+    try:
+        found = scope.resolve(exp.Column(this=table.copy()))
+    except SqlError:
+        return None
+    if found.type.base is not BaseType.STRUCT or alike(node.name, dict(found.type.fields)) is None:
+        return None
+    return exp.Dot(this=exp.Column(this=table.copy()), expression=node.this.copy())
 
 
 def _paren(node: exp.Paren, typed: Infer) -> Typed:
@@ -236,9 +257,6 @@ def _refusal(node: exp.Expression) -> SqlError:
         )
     if isinstance(node, exp.Star):
         return InvalidQuery("* stands for all columns of a SELECT, or in COUNT(*)")
-    if isinstance(node, exp.Tuple):
-        hint = "(a, b) IN (SELECT c, d …) is EXISTS (SELECT 1 … WHERE c = a AND d = b); a STRUCT is ROW(a, b)"
-        return NotSupported(f"{sql_of(node)} stands for several values: that is not supported", hint=hint)
     return NotSupported(f"{sql_of(node)} is not supported yet")
 
 
@@ -267,6 +285,8 @@ OPERATORS: Rules = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Anonymous: _call,
+    exp.Tuple: lambda node, typed: typed(call("ROW", *node.expressions)),
+    exp.Pow: lambda node, typed: typed(call("POWER", node.left, node.right)),
     # They are elaborated when they are made.
     **dict.fromkeys((NestedQuery, OuterValue), lambda node, _: Typed(node, type_of(node.args["to"]))),
 }

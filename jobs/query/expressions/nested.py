@@ -23,6 +23,12 @@ from strandline.jobs.sql.trees import call, identifier
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:
     this, index = typed(node.this), typed(node.expressions[0])
+    named = node.expressions[0] if len(node.expressions) == 1 and this.type.base is BaseType.STRUCT else None
+    if isinstance(named, exp.Literal) and named.is_string:
+        return typed(exp.Dot(this=node.this.copy(), expression=identifier(named.name)))
+    if isinstance(named, exp.Literal) and named.is_int and 0 < int(named.name) <= len(this.type.fields):
+        field, _ = this.type.fields[int(named.name) - 1]
+        return typed(exp.Dot(this=node.this.copy(), expression=identifier(field)))
     if len(node.expressions) == 1 and this.type.base is BaseType.VARCHAR:
         place = node.expressions[0]
         return typed(call("ARRAY_SLICE", node.this, place, place))

@@ -71,6 +71,12 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         "ARRAY_REPEAT(a, b)": "TRANSFORM(CASE WHEN b > 0 THEN GENERATE_SERIES(1, b)"
         " WHEN b <= 0 THEN FILTER(ARRAY[1], __x => FALSE) END, __x => a)",
         "ARRAY_REPLACE(a, b, c)": "TRANSFORM(a, __x => CASE WHEN __x IS NOT DISTINCT FROM b THEN c ELSE __x END)",
+        **{
+            f"{name}(a, b)": "CASE WHEN a IS NULL AND b IS NULL THEN NULL WHEN CARDINALITY(a) > 0 OR CARDINALITY(b) > 0"
+            " THEN TRANSFORM(GENERATE_SERIES(1, GREATEST(CARDINALITY(a), CARDINALITY(b))), __i => ROW(a[__i], b[__i]))"
+            " ELSE FILTER(ARRAY[ROW(a[1], b[1])], __i => FALSE) END"
+            for name in ("LIST_ZIP", "ARRAY_ZIP")
+        },
         "LIST_SELECT(a, b)": "TRANSFORM(b, __x => a[__x])",
         "ANY_MATCH(a, b)": "CASE WHEN ARRAY_CONTAINS(TRANSFORM(a, b), TRUE) THEN TRUE"
         " WHEN ARRAY_LENGTH(FILTER(TRANSFORM(a, b), __x => __x IS NULL)) = 0 THEN FALSE END",
