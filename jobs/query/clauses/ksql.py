@@ -14,6 +14,7 @@ from strandline.jobs.model.definitions import Kind
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.relation import PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.from_clause import join_type
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS
@@ -33,6 +34,7 @@ from strandline.state_store.wording import Name, sentence
 # | GROUP BY a, a | an expression is named once, in PARTITION BY too |
 # | WHERE windowstart > 0, MAX(windowstart) | the bounds are there once the rows are in their windows |
 # | FROM table WINDOW …, EXPLODE(…) of a table | rows of a table have no place in time, and one row each |
+# | a < b of STRUCTs | they have no order |
 # | CASE … EXPLODE(…) | the rows of an item come whatever the branch |
 # | TRANSFORM(a, b => …), where b is a column | it would not be seen which is meant |
 # | table JOIN stream, ON int = bigint | events wait for no row; keys of two types lie in other partitions |
@@ -63,6 +65,8 @@ def check_select(select: exp.Select, inputs: Inputs) -> None:
         _check_window(select, inputs)
     for node in select.find_all(exp.Lambda):
         _check_variables(node, inputs)
+    for compared in select.find_all(exp.LT, exp.LTE, exp.GT, exp.GTE):
+        _check_order(compared, inputs)
     for item in select.expressions:
         _check_alias(item)
         for call in item.find_all(exp.Anonymous):
@@ -164,6 +168,13 @@ def _check_variables(node: exp.Lambda, inputs: Inputs) -> None:
         if variable.name in taken:
             raise _refused(variable, f"'{variable.name}' is a column, or a variable of a function around this one")
         taken.add(variable.name)
+
+
+def _check_order(node: exp.Expr, inputs: Inputs) -> None:
+    for side in (node.this, node.expression):
+        found = inputs.find(side) if isinstance(side, exp.Column) and not isinstance(side.this, exp.Star) else None
+        if found is not None and found.type.base is BaseType.STRUCT:
+            raise _refused(node, f"values of type {found.type} cannot be compared: {sql_of(node)}", TypeMismatch)
 
 
 def _check_alias(item: exp.Expr) -> None:
