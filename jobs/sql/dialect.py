@@ -87,6 +87,7 @@ class StrandlineGenerator(generator.Generator):
         exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
         exp.BitwiseXor: lambda self, e: self.binary(e, "#"),
         exp.Pow: lambda self, e: self.binary(e, "^"),
+        exp.IntDiv: lambda self, e: self.binary(e, "//"),
         exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
         exp.Lambda: lambda self, e: self.lambda_sql(e, arrow_sep="=>"),
         exp.Not: lambda self, e: (
@@ -263,6 +264,7 @@ _PHRASES = (
     "#>>",
     "!~",
     "**",
+    "//",
     "&&",
     "@>",
     "<@",
@@ -283,6 +285,7 @@ _OURS = {
     "#>>": TokenType.DHASH_ARROW,
     "!~": TokenType.IRLIKE,
     "**": TokenType.DSTAR,
+    "//": TokenType.DIV,
     "&&": TokenType.DAMP,
     "@>": TokenType.AT_GT,
     "<@": TokenType.LT_AT,

@@ -74,7 +74,7 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.Anonymous, exp.Lambda, exp.Bracket), ("this", "expressions")),
     **dict.fromkeys((exp.Dot, exp.PropertyEQ, exp.And, exp.Or, exp.Escape, exp.Filter), _PAIR),
     **dict.fromkeys(
-        (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.Pow), _PAIR
+        (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.Pow, exp.IntDiv), _PAIR
     ),
     **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), _PAIR),
     exp.BitwiseNot: _ITSELF,

@@ -124,6 +124,11 @@ SETS: tuple[Case, ...] = (
 
 WINDOWS: tuple[Case, ...] = (
     (
+        "SELECT id, ROW_NUMBER() OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS n, RANK() OVER (ORDER"
+        " BY v RANGE UNBOUNDED PRECEDING) AS r, LAG(id) OVER (ORDER BY id GROUPS 1 PRECEDING) AS l FROM t",
+        None,
+    ),
+    (
         "SELECT id, RANK() OVER (PARTITION BY k) AS r, DENSE_RANK() OVER () AS d, PERCENT_RANK() OVER (PARTITION BY b)"
         " AS p, CUME_DIST() OVER () AS c FROM t",
         None,

@@ -124,7 +124,6 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "line 1, column 40",
         "add it to GROUP BY, or say which of its values: LATEST_BY_OFFSET(id)",
     ),
-    ("CREATE MATERIALIZED VIEW z AS VALUES (1)", "sql.syntax", "line 1, column 40", None),
     (
         "CREATE TABLE z AS SELECT 1 AS a",
         "sql.invalid_query",

@@ -56,6 +56,7 @@ _SYNONYMS = {
     **dict.fromkeys(("LAST",), "LAST_VALUE"),
     "BOOLAND_AGG": "BOOL_AND",
     "LOGICAL_AND": "BOOL_AND",
+    **dict.fromkeys(("MEAN", "FAVG"), "AVG"),
     "LOGICAL_OR": "BOOL_OR",
     "BOOLOR_AGG": "BOOL_OR",
 }

@@ -252,9 +252,9 @@ class AnalyticCalls:
         return call, ignores
 
     def _frame_of(self, name: str, spec: exp.Expr | None, types: list[SqlType]) -> str | None:
-        if spec is not None and name not in (*_ENDS, "NTH_VALUE", *_AGGREGATES):
-            raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
-        return _frame(spec, types)
+        """The frame; None for functions that look at the whole partition, whatever frame their window has."""
+        found = _frame(spec, types)
+        return found if name in (*_ENDS, "NTH_VALUE", *_AGGREGATES) else None
 
     def _analytic(self, call: exp.Anonymous, order: Order, frame: str | None, *, ignores: bool) -> AnalyticCall:
         if call.name in _NEED_ORDER and not order:

@@ -157,6 +157,15 @@ def _computed(node: exp.Binary, typed: Infer) -> Typed:
     return of_days(node, left, right) or arithmetic(type(node), left, right)
 
 
+def _divided(node: exp.IntDiv, typed: Infer) -> Typed:
+    """`a // b` of whole numbers, DuckDB's: what `a / b` is, and NULL where b is 0."""
+    sides = typed(node.left), typed(node.right)
+    if any(side.type.base not in (BaseType.INT, BaseType.BIGINT) for side in sides):
+        raise TypeMismatch(f"// takes whole numbers: {sql_of(node)}", hint="a / b, or TRUNC(a / b)")
+    divisor = call("NULLIF", node.right, exp.Literal.number(0))
+    return typed(exp.Div(this=exp.Paren(this=node.left.copy()), expression=divisor))
+
+
 def _joined(node: exp.DPipe, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
     if BaseType.ARRAY in (left.type.base, right.type.base):
@@ -286,6 +295,7 @@ OPERATORS: Rules = {
     exp.TryCast: _cast,
     exp.Anonymous: _call,
     exp.Tuple: lambda node, typed: typed(call("ROW", *node.expressions)),
+    exp.IntDiv: _divided,
     exp.Pow: lambda node, typed: typed(call("POWER", node.left, node.right)),
     # They are elaborated when they are made.
     **dict.fromkeys((NestedQuery, OuterValue), lambda node, _: Typed(node, type_of(node.args["to"]))),

@@ -85,6 +85,16 @@ def _empty_list(node: exp.Expression) -> exp.Expression:
     return node
 
 
+def _empty_map(node: exp.Expression) -> exp.Expression:
+    inner = node
+    while isinstance(inner, exp.Filter | exp.Window):
+        inner = inner.this
+    named = isinstance(inner, exp.Anonymous) and inner.name.lower() == "histogram"
+    if named and not isinstance(node.parent, exp.Coalesce | exp.Filter | exp.Window):
+        return exp.Coalesce(this=node.copy(), expressions=[exp.maybe_parse("MAP {}", dialect="duckdb")])
+    return node
+
+
 def _natural(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.Log) and node.args.get("expression") is None:
         return exp.Ln(this=node.this)
@@ -136,6 +146,8 @@ DIFFERENCES: Final = (
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", _NULLS, _empty_list),
+    Difference("HISTOGRAM of no rows is an empty MAP", said=_empty_map),
+    Difference("HISTOGRAM of no rows is an empty MAP", _NULLS, _empty_map),
     Difference("a CAST of a column has its name, also for ORDER BY, as in PostgreSQL", _NULLS, _named_as_in_postgres),
     Difference("LOG(x) is the natural logarithm, as in ksqlDB", said=_natural),
     Difference("IN takes literals as values of what stands before it, as in ksqlDB", said=_texts_in_list),

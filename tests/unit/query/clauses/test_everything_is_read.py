@@ -44,7 +44,7 @@ VIEWS = (
     "SELECT DISTINCT ON (k) k FROM s",
     "SELECT t.k AS a FROM t NATURAL JOIN u",
     "SELECT s.k FROM s SEMI JOIN t ON s.k = t.k WHERE v > ANY (SELECT n FROM t) OR v > ALL (SELECT n FROM u)",
-    "SELECT v & 1 AS a, v | 2 AS b, v # 3 AS c, ~v AS e, v << 4 AS f, v >> 5 AS g, v ^ 6 AS h FROM s",
+    "SELECT v & 1 AS a, v | 2 AS b, v # 3 AS c, ~v AS e, v << 4 AS f, v >> 5 AS g, v ^ 6 AS h, v // 7 AS i FROM s",
     "SELECT k FROM s WHERE v BETWEEN SYMMETRIC 3 AND 1",
     "SELECT k, COUNT(*) AS c FROM s GROUP BY ALL",
     "SELECT k FROM s ORDER BY v LIMIT 3 OFFSET 2",
