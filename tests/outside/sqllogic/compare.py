@@ -139,7 +139,7 @@ def _same_nested(stated: str, value: Any) -> bool:
     items = _items(stated) if isinstance(value, list) else None
     if items is not None:
         return len(items) == len(value) and all(map(_same, items, value))
-    return _plain(stated) in [_plain(_without_nul(spell(value))) for spell in (_text, _braced, _as_row)]
+    return _plain(stated) in [_plain(_without_nul(spell(value))) for spell in (_text, _braced, _as_row, _quoted)]
 
 
 def _without_nul(text: str) -> str:
@@ -283,3 +283,21 @@ def _braced(value: Any) -> str:
             return "(" + ",".join("" if each is None else _braced(each) for each in value.values()) + ")"
         case _:
             return _text(value)
+
+
+def _quoted(value: Any) -> str:
+    """A value as PostgreSQL writes it, with signs of quotation where a text needs them."""
+    match value:
+        case list() | tuple():
+            return "{" + ",".join(_in_quotes(_quoted(each), '\\"') for each in value) + "}"
+        case dict():
+            parts = ("" if each is None else _in_quotes(_quoted(each), '""') for each in value.values())
+            return f"({','.join(parts)})"
+        case _:
+            return _text(value)
+
+
+def _in_quotes(text: str, quote: str) -> str:
+    if text and not re.search(r"""[\s,(){}"\\]""", text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', quote) + '"'
