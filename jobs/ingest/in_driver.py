@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from strandline.jobs.ingest.decode import decoded_columns
 from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = 16 << 20
 """Of the records of a small micro-batch: decoded and with their digest they take a few times as much memory."""
+_ROWS_OF_A_PART: Final = 5
+"""Micro-batches that are small in one part of what is not: an epoch more costs more than a half second of decoding."""
+_PARTS_ALONE: Final = 25
+_BYTES_ALONE: Final = 16 * _MOST_BYTES
+"""Parts, and bytes, that the driver has taken in before a session would: a JVM and Spark's first query take some nine
+seconds, and tasks are as much faster only where there are many (docs/design/0042)."""
 _READERS: Final = 8
 """Ranges that are read side by side: each waits for its broker most of the time."""
 
@@ -117,6 +124,21 @@ class SmallBatches:
         limit = self._reader.getDefaultReadLimit()
         bounds = (start, self._reader.latestOffset({"topics": start}, limit)["topics"])
         return bounds if self.is_small(bounds) else None
+
+    def is_soon_done(self, start: Offsets) -> bool:
+        """True if the driver has taken in all that waits, part by part, before a session would have."""
+        end: Offsets = self._reader.latestOffset({"topics": start}, ReadAllAvailable())["topics"]
+        most = self._most_rows * _ROWS_OF_A_PART * _PARTS_ALONE
+        return cut(start, end, most, self._log) == end and cut_bytes(start, end, _BYTES_ALONE, self._log) == end
+
+    def part(self, start: Offsets) -> Bounds | None:
+        """As `waiting`, of what is not small a part that the driver takes in; None when it takes in nothing."""
+        if not self._most_rows:
+            return None
+        limit = self._reader.getDefaultReadLimit()
+        end = self._reader.latestOffset({"topics": start}, limit)["topics"]
+        end = cut(start, end, self._most_rows * _ROWS_OF_A_PART, self._log)
+        return start, cut_bytes(start, end, _MOST_BYTES, self._log)
 
     def ingest(self, bounds: Bounds, targets: Sequence[Target]) -> list[Ingested]:
         """Append the records of a micro-batch to the event logs and dead letters of their sources.

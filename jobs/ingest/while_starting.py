@@ -3,9 +3,10 @@
     a thread   session ── query ── its planner, its first micro-batch ──> the query goes on
     driver     micro-batch ── micro-batch ── … ───┘
 
-So a stream that was killed is fresh again when its process is there, not when its JVM is. What is not small (see
-`jobs.ingest.in_driver`) waits for Spark. The query begins where the logs ended when the session was there; what the
-driver took in since is left out of its first micro-batch, as after any repetition (see `jobs.ingest.event_logs`).
+So a stream that was killed is fresh again when its process is there, not when its JVM is, and a drain of millions of
+events begins with the first. What is not small (see `jobs.ingest.in_driver`) is taken in part by part. The query begins
+where the logs ended when the session was there; what the driver took in since is left out of its first micro-batch, as
+after any repetition (see `jobs.ingest.event_logs`).
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ class DriverClock:
         self._small, self._micro_batch, self._seconds, self._stop = small, micro_batch, seconds, stop
         self._at = small.start
 
-    def tick(self) -> bool:
-        """A micro-batch of what has come, after a moment when nothing has; False when Spark must take it in."""
-        bounds = self._small.waiting(self._at)
+    def tick(self, *, in_parts: bool = False) -> bool:
+        """A micro-batch of what has come, after a moment when nothing has; False when Spark must take it in.
+
+        Args:
+            in_parts: of what is not small, a part.
+        """
+        bounds = self._small.part(self._at) if in_parts else self._small.waiting(self._at)
         if bounds is None:
             return False
         start, self._at = bounds
@@ -54,15 +59,38 @@ class DriverClock:
             self._stop.wait(self._seconds)
         return True
 
-    def run_out(self, broken_off: Callable[[], bool]) -> bool:
+    def run_out(self, broken_off: Callable[[], bool], *, in_parts: bool = False) -> bool:
         """Tick until nothing waits, the run is to stop, or it is broken off; False when Spark must take in the rest."""
         while not (self._stop.is_set() or broken_off()):
             before = self._at
-            if not self.tick():
+            if not self.tick(in_parts=in_parts):
                 return False
             if self._at == before:
                 return True
         return True
+
+    def run_out_until(self, starts: Callable[[], object], broken_off: Callable[[], bool]) -> bool:
+        """Tick in parts until nothing waits, and start something in a thread meanwhile if that takes long; False when
+        that is there first.
+
+        Raises:
+            Whatever it raises, while something waits.
+        """
+        if self._small.is_soon_done(self._at):
+            return self.run_out(broken_off, in_parts=True)
+        started = _in_a_thread(starts)
+        while not (self._stop.is_set() or broken_off()):
+            before = self._at
+            if started.done() and started.exception() is None:
+                return False
+            if started.done() and self._small.part(before) != (before, before):
+                started.result()
+            if not self.tick(in_parts=True):
+                started.result()
+                return False
+            if self._at == before:
+                return True
+        return False
 
     def run_until(self, starts: Callable[[], Started], at_work: Callable[[Started], bool]) -> Started | None:
         """Start something in a thread, and tick until that is at work.
@@ -74,8 +102,9 @@ class DriverClock:
             Whatever either of the two does.
         """
         started = _in_a_thread(starts)
-        while not self._stop.is_set() and not (started.done() and _over(started, at_work)) and self.tick():
-            pass
+        while not self._stop.is_set() and not (started.done() and _over(started, at_work)):
+            if not self.tick(in_parts=True):
+                break
         while not (started.done() or self._stop.wait(_LOOKS_SECONDS)):
             pass
         return started.result() if started.done() else None

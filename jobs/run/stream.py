@@ -199,7 +199,7 @@ class PipelineStream:
         try:
             more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
             if more and (in_driver or not self.session.started):
-                more = not self._drain_small(stop)
+                more = not (self._drain_small(stop) or (not in_driver and self._drain_while_starting(stop)))
         except StrandlineError:
             if self.micro_batches == before:
                 self.refresh()  # what the lake has does not wait for what it cannot have
@@ -230,6 +230,22 @@ class PipelineStream:
             if not self._outdated:
                 return done
         return True
+
+    def _drain_while_starting(self, stop: Event) -> bool:
+        """Take in by the driver, part by part, what the topics hold now, until a session is there; False when it is."""
+        self._outdated = False
+        checkpoint = self.session.checkpoint(self.pipeline)
+        small = small_batches(self._reading(), checkpoint, self.context.duckdb_engine, available_now=True)
+        if small is None:
+            return False
+        clock, self._by_driver = DriverClock(small, self._micro_batch, 0, stop), True
+        try:
+            return clock.run_out_until(self._warm_session, lambda: self._outdated)
+        finally:
+            self._by_driver = False
+
+    def _warm_session(self) -> None:
+        warm_up(self.session(), self.context, self.settings, self.levels)
 
     def read_again(self, sources: Sequence[Source]) -> None:
         """Take in all that the topics of some sources hold, and no others: of those the event logs may be broken.
@@ -406,7 +422,7 @@ class PipelineStream:
         return query
 
     def _warmed_up(self) -> StreamingQuery:
-        warm_up(self.session(), self.context, self.settings, self.levels)
+        self._warm_session()
         return self._start(available_now=False)
 
     def _at_work(self, query: StreamingQuery) -> bool:

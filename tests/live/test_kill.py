@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -23,6 +22,7 @@ import pytest
 
 from infra.kafka.broker import KafkaBroker
 from strandline.state_store.delta import reader
+from strandline.state_store.files import discard_folder
 from strandline.state_store.layout import LakeLayout
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
@@ -97,7 +97,8 @@ def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tm
         interrupted = env | engine | {"STRANDLINE_FAILPOINT": failpoint}
         killed = _strandline(tmp_path, interrupted, "run", "shop", "--mode", "drain")
         assert killed.returncode == -9, f"{failpoint}: exit {killed.returncode}\n{killed.stderr[-3000:]}"
-    shutil.rmtree(on_disk(lake.checkpoint("shop")))
+    # A run that dies before its query has begun leaves none.
+    discard_folder(on_disk(lake.checkpoint("shop")))
     # In Spark's tasks it is a worker that dies, again and again, and Spark that runs its task once more.
     in_tasks = env | {"STRANDLINE_FAILPOINT": "inside-refresh:5", "STRANDLINE_SPARK__MASTER": "local[2,4]"}
     finished = _strandline(tmp_path, in_tasks, "run", "shop", "--mode", "drain")

@@ -13,9 +13,11 @@ from typing import NoReturn
 import pytest
 
 from strandline.jobs.catalog import replacements
+from strandline.jobs.ingest import in_driver
+from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
 from strandline.jobs.run.heartbeat import read_beat
-from strandline.jobs.run.pipeline import follow
+from strandline.jobs.run.pipeline import drain, follow
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import SettingsError
@@ -77,15 +79,74 @@ def test_what_waits_and_what_comes_is_in_before_the_session_is_there(
     assert rows == {("a", 4, 3), ("b", 2, 2)}
 
 
-@pytest.mark.parametrize("most", [0, 2])
-def test_more_than_is_small_waits_for_spark(
-    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch, most: int
+def test_everything_waits_for_spark_where_the_driver_takes_in_nothing(
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list(session.run(SALES))
     _session_that(lambda: time.sleep(1.0), monkeypatch)
     with pytest.raises(SettingsError):
-        follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=most)}), "shop", Event())
+        follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=0)}), "shop", Event())
     assert _events(lake) == 0
+
+
+@pytest.mark.parametrize(("run", "alone"), [(drain, 25), (drain, 1), (follow, 1)])
+def test_more_than_is_small_is_taken_in_by_parts(
+    session: Interpreter,
+    settings: Settings,
+    lake: LakeLayout,
+    monkeypatch: pytest.MonkeyPatch,
+    run: object,
+    alone: int,
+) -> None:
+    """Until the session is there; a drain that is done before does not wait for it, or starts none."""
+    monkeypatch.setattr(in_driver, "_PARTS_ALONE", alone)
+    for _ in range(4):
+        list(session.run(SALES))
+    _session_that(lambda: _wait_for(lake, 12), monkeypatch)
+    batches: list[int] = []
+    one = settings.model_copy(update={"ingest": IngestSettings(driver_rows=1)})
+
+    def watch(batch: MicroBatch) -> None:
+        batches.append(batch.events)
+
+    if run is drain:
+        drain(one, "shop", watch=watch)
+    else:
+        with pytest.raises(SettingsError, match="no JVM here"):
+            follow(one, "shop", Event(), watch=watch)
+    assert sum(batches) == 12
+    assert len(batches) > 1
+    assert max(batches) <= 5
+    assert_correct(lake, "shop")
+
+
+def test_a_session_that_does_not_start_ends_a_drain_of_what_is_left(
+    session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is lost or taken in twice."""
+    for _ in range(4):
+        list(session.run(SALES))
+    started, taken = Event(), Event()
+
+    def starts() -> None:
+        started.set()
+        taken.wait(PATIENCE_SECONDS)
+
+    _session_that(starts, monkeypatch)
+
+    def watch(batch: MicroBatch) -> None:
+        started.wait(PATIENCE_SECONDS)
+        taken.set()
+        time.sleep(0.5)
+
+    one = settings.model_copy(update={"ingest": IngestSettings(driver_rows=1)})
+    monkeypatch.setattr(in_driver, "_PARTS_ALONE", 1)
+    with pytest.raises(SettingsError, match="no JVM here"):
+        drain(one, "shop", watch=watch)
+    assert _events(lake) == 5
+    assert drain(settings, "shop").epochs == 1
+    assert _events(lake) == 12
+    assert_correct(lake, "shop")
 
 
 def test_a_run_that_is_to_stop_does_not_wait_for_the_session(

@@ -110,14 +110,14 @@ def test_a_drain_ends_where_the_topics_ended_when_it_began(settings: Settings, l
     assert rows(lake, "by_shop") == [("a", 1, 2), ("b", 1, 5)]
 
 
-def test_more_than_the_driver_takes_in_is_for_spark(settings: Settings, lake: LakeLayout) -> None:
+def test_where_the_driver_takes_in_nothing_it_is_for_spark(settings: Settings, lake: LakeLayout) -> None:
     """Nothing of it is lost or taken in twice when Spark does not start."""
     interpreter = Interpreter(settings, "shop")
     list(interpreter.run(SHOP))
     list(interpreter.run("INSERT INTO sales VALUES ('a', 2), ('b', 5), ('c', 1);"))
-    two = settings.model_copy(update={"ingest": settings.ingest.model_copy(update={"driver_rows": 2})})
+    none = settings.model_copy(update={"ingest": settings.ingest.model_copy(update={"driver_rows": 0})})
     with pytest.raises(AssertionError, match="a JVM was started"):
-        drain(two, "shop")
+        drain(none, "shop")
     assert drain(settings, "shop").epochs == 1
     assert_correct(lake, "shop")
 
