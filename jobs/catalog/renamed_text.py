@@ -52,7 +52,8 @@ def renamed_text(sql: str, other: Callable[[str], str], types: Mapping[str, SqlT
     edits = list(_of_targets(tokens, other))
     with suppress(SqlError):
         edits += _of_relations(parse(sql, types), other, tokens)
-    for edit in sorted(edits, reverse=True):
+    # What stands for several SELECTs, such as UNPIVOT, has the same place in each.
+    for edit in sorted(set(edits), reverse=True):
         sql = sql[: edit.start] + edit.text + sql[edit.end + 1 :]
     return sql
 
