@@ -57,7 +57,9 @@ def write(archive: Path) -> None:
 def unpacked(folder: Path) -> Path:
     """The root of a copy of the lake in a folder."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        # Python has filters from 3.11.4 on.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
     return folder / "lake"
 
 
