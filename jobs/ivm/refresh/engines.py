@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.ivm.refresh.late import with_late_rows
@@ -54,14 +54,14 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         EngineRefused: the engine cannot run the rule, and the other is not here, or not wanted.
         Exception: whatever the engine says of the rows; see `faults`.
     """
-    by, why = choose(context, epoch)
-    if by == "tasks":
-        done = _by_tasks(context, epoch, why)
+    rule = _spread_rule(context, epoch)
+    if rule is not None:
+        done = _by_tasks(context, epoch, rule)
         if done is not None:
             return done
-        by, why = choose(replace(context, spread=None), epoch)
+    engine, why = choose(context, epoch)
     try:
-        if by == "duckdb":
+        if engine == "duckdb":
             return _by_duckdb(context, _said(epoch, f"by DuckDB: {why}"), anew=anew)
     except EngineRefused as refused:
         if context.sessions is None or context.engine != "auto" or isinstance(epoch.stage, RecursiveStage):
@@ -71,8 +71,8 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     return _by_spark(context, _said(epoch, f"by Spark: {why}"), anew=anew)
 
 
-def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect | Literal["tasks"], str]:
-    """Who is to run an epoch, and why.
+def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
+    """The engine that suits an epoch, and why.
 
     Raises:
         EngineRefused: it is DuckDB's alone, which is not here or not wanted.
@@ -92,16 +92,16 @@ def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect | Literal["tasks"
     rows = sum(Digest.parse(head.record.digest).count for head in heads)
     if context.duckdb_engine is None:
         return "spark", "there is no DuckDB engine here"
-    if _spread_rule(context, epoch) is not None:
-        return "tasks", f"{rows:,} rows"
     return "spark" if rows > MOST_ROWS else "duckdb", f"{rows:,} rows at most"
 
 
 def _spread_rule(context: RunContext, epoch: Epoch) -> SpreadRule | None:
     """The texts by which tasks share the epoch; None where one of them does it all."""
     spread, before = context.spread, epoch.head.record
+    if spread is None or context.engine != "auto" or context.duckdb_engine is None:
+        return None
     rows = {span.relation.name: span.head.record.rows for span in epoch.spans}
-    if spread is None or sum(rows.values()) < spread.fewest_rows or not epoch.first or before.rows or before.epoch:
+    if sum(rows.values()) < spread.fewest_rows or not epoch.first or before.rows or before.epoch:
         return None
     from strandline.jobs.ivm.rules.spread import spread_rule
 
@@ -129,21 +129,20 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     return done
 
 
-def _by_tasks(context: RunContext, epoch: Epoch, why: str) -> Done | None:
+def _by_tasks(context: RunContext, epoch: Epoch, rule: SpreadRule) -> Done | None:
     """The epoch in tasks that share it; None when a text fails there.
 
     A part may add up to what no type holds where the whole does not. What one task says of the rows is right.
     """
     if context.sessions is None:
+        rows = sum(span.head.record.rows for span in epoch.spans)
         raise EngineRefused(
-            sentence("tasks share it, and there is no session here: {}", why), where=Text(Name(epoch.stage.table))
+            f"tasks share it, and there is no session here: {rows:,} rows", where=Text(Name(epoch.stage.table))
         )
     import duckdb
 
     from strandline.jobs.ivm.refresh import on_tasks
 
-    rule = _spread_rule(context, epoch)
-    assert rule is not None, "it was chosen for it"
     with context.sessions.lent() as session:
         try:
             return on_tasks.refresh(session, context, epoch, rule)
