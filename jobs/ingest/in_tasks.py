@@ -147,11 +147,7 @@ def write_range(task: RangeTask) -> RangeDone:
     done = RangeDone(source.name)
     spec = log_spec(source)
     path = task.reading.lake.table(spec.name)
-    written = write_rows(_groups(_good_rows(task, schema, done)), spec, path, task.epoch)
-    if written.digest.count:
-        done.written = written
-    else:
-        written.staged.discard()
+    done.written = write_rows(_groups(_good_rows(task, schema, done)), spec, path, task.epoch)
     return done
 
 

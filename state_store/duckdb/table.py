@@ -239,8 +239,8 @@ class WrittenRows:
     digest: Digest
 
 
-def write_rows(groups: Iterable[pa.RecordBatch], spec: TableSpec, path: LakePath, epoch: int) -> WrittenRows:
-    """Write rows to be appended to a table, which must be there.
+def write_rows(groups: Iterable[pa.RecordBatch], spec: TableSpec, path: LakePath, epoch: int) -> WrittenRows | None:
+    """Write rows to be appended to a table, which must be there; None, and no file, when there are none.
 
     Args:
         groups: the stored columns, in any order; each becomes a row group.
@@ -251,6 +251,9 @@ def write_rows(groups: Iterable[pa.RecordBatch], spec: TableSpec, path: LakePath
     schema = arrow_schema(stored)
     rows = tally.inserting(groups, schema, spec.visible)
     staged = stage_files(_by_file(rows), schema, path, epoch, spec.indexed)
+    if not tally.digest.count:
+        staged.discard()
+        return None
     return WrittenRows(staged.tagged(tally.by_file(_GROUPS_PER_FILE), stored), tally.digest)
 
 

@@ -88,11 +88,7 @@ class _Work:
         """Write the rows of a SELECT to files that no commit names yet; None when there are none."""
         stage = self.epoch.stage
         spec, path = spec_of(stage), self.context.lake.table(stage.table)
-        written = write_rows(streamed(connection, text), spec, path, self.epoch.record.epoch)
-        if written.digest.count:
-            return written
-        written.staged.discard()
-        return None
+        return write_rows(streamed(connection, text), spec, path, self.epoch.record.epoch)
 
 
 @dataclass(frozen=True)
