@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.checkpoint import as_rows, live_actions, write_checkpoint
 from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.delta.compaction import CompactionPlan, Merge, compact
 from strandline.state_store.delta.entry import Action, encode
@@ -21,10 +19,9 @@ from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import create, remove_file
 from strandline.state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable
+from tests.support.forged_checkpoint import Change, forged
 from tests.support.keyed_table import SPEC, head_of, made, rows
 from tests.support.lakes import overwrite
-
-Change = Callable[[list[Action]], list[Action]]
 
 
 @pytest.fixture
@@ -39,19 +36,6 @@ def table(folder: LakePath) -> ArrowTable:
 
 def adds(actions: list[Action]) -> list[dict[str, Any]]:
     return [action["add"] for action in actions if "add" in action]
-
-
-def forged(table: ArrowTable, change: Change, *, cleaned: bool) -> None:
-    """A checkpoint of the head, sealed as ours are, that says otherwise."""
-    version = head_of(table).version
-    make_checkpoint(table.path, version)
-    file = log.checkpoint_file(table.path, version)
-    actions = live_actions(file)
-    assert actions is not None
-    remove_file(file)
-    write_checkpoint(file, log.hint_file(table.path), version, change(actions), as_rows([]))
-    for before in range(version if cleaned else 0):
-        remove_file(log.commit_file(table.path, before))
 
 
 def vectors_swapped(actions: list[Action]) -> list[Action]:

@@ -16,8 +16,7 @@ import pytest
 from pyroaring import BitMap64
 
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.checkpoint import as_rows, live_actions, write_checkpoint
-from strandline.state_store.delta.commit import RowChanges, commit, make_checkpoint
+from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.entry import Action
 from strandline.state_store.delta.snapshot import Snapshots, read_snapshot, unproven_snapshot
@@ -35,6 +34,7 @@ from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import remove_file
 from strandline.state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable
+from tests.support.forged_checkpoint import forged
 from tests.support.keyed_table import head_of, made, rows
 
 
@@ -111,17 +111,6 @@ def with_tags(table: ArrowTable, keys: range) -> None:
     said = str(Digest.parse(head.record.digest) + digest)
     record = replace(head.record, epoch=head.record.epoch + 1, digest=said)
     commit(table.path, head, record, RowChanges(staged.tagged([digest], schema_json)))
-
-
-def forged(table: ArrowTable, change: Callable[[list[Action]], list[Action]]) -> None:
-    """A checkpoint of the head that says otherwise than the commits."""
-    version = head_of(table).version
-    make_checkpoint(table.path, version)
-    file = log.checkpoint_file(table.path, version)
-    actions = live_actions(file)
-    assert actions is not None
-    remove_file(file)
-    write_checkpoint(file, log.hint_file(table.path), version, change(actions), as_rows([]))
 
 
 def without_an_add(actions: list[Action]) -> list[Action]:
