@@ -1,6 +1,7 @@
 """The layout of a lake: the path of everything in it, on a disk or an object store. Nothing else joins paths.
 
-<lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ the drops not ended yet
+<lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ and
+                                  swapping/ the changes not ended yet
 <lake>/definitions.json           which definitions there are: what tells a lost file of the catalog
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages; _leases/ of their readers
 <lake>/begun/<name>.json          that a table has a commit: what tells a lost one from one that was never made

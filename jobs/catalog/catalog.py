@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace as replaced
 from typing import Any
 
-from strandline.jobs.catalog import drops, files, manifest
+from strandline.jobs.catalog import drops, files, manifest, swaps
 from strandline.jobs.catalog.as_json import to_json
 from strandline.jobs.catalog.broken import Broken
 from strandline.jobs.catalog.columns_seen import narrowed, noted, registered
@@ -27,6 +27,7 @@ from strandline.jobs.model.definitions import Definition, Function, InsertQuery,
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.errors import StoreError
+from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, safe_name
 from strandline.state_store.paths import LakePath, is_folder
@@ -103,8 +104,11 @@ class Catalog(Definitions):
             definition = registered(definition, read, self._content, self._lake)
             if definition.name in self._content.entries or definition.name in self.plain:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
-            self.name_map.check_free(definition.name, definition.name, self._stored())
-            called = self.name_map.names.get(definition.name, "")
+            called = self.name_map.names.get(definition.name, "")  # of a broken file
+            if called:
+                self.name_map.check_free(called, definition.name, self._stored())
+            else:
+                self.name_map.check_new(definition.name, self._stored())
             sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
             self._write(CatalogEntry(sequence, definition, called), check)
 
@@ -123,12 +127,25 @@ class Catalog(Definitions):
 
         Raises:
             UnknownName: nothing of that name is defined.
-            NameTaken: another definition is called, or stored, so.
+            NameTaken: another definition is called so.
         """
         with self._changing() as check:
             self.get(name)
             self.name_map.check_free(called, name, self._stored())
-            self._write(replaced(self._content.entries[name], called="" if called == name else called), check)
+            self._call(name, called, check)
+
+    def swap_names(self, one: str, other: str) -> None:
+        """Call each of two definitions by the other's name from now on, both at once; they stay stored as they are.
+
+        Raises:
+            UnknownName: nothing of one of these names is defined.
+        """
+        with self._changing() as check:
+            self.get(one)
+            self.get(other)
+            check()
+            swaps.begin({one: self.name_map.of(other), other: self.name_map.of(one)}, self._lake)
+            self._finish_swaps(check)
 
     def keep_seen(self, name: str) -> None:
         """Note in each query that reads a source which columns it has now: further ones are not the query's."""
@@ -172,6 +189,19 @@ class Catalog(Definitions):
         with locked(self._lake.catalog) as check:
             return self._finish_drops(check)
 
+    def _finish_swaps(self, check: Callable[[], None]) -> None:
+        for name, called in (begun := swaps.begun(self._lake)).items():
+            if name in self._content.entries:
+                self._call(name, called, check)
+                failpoint("after-swap-file")
+        if begun:
+            check()
+            swaps.end(self._lake)
+
+    def _call(self, name: str, called: str, check: Callable[[], None]) -> None:
+        entry = self._content.entries[name]
+        self._write(replaced(entry, called="" if called == name else called), check)
+
     def _finish_drops(self, check: Callable[[], None]) -> tuple[str, ...]:
         found = drops.begun(self._lake)
         for drop in found:
@@ -202,7 +232,7 @@ class Catalog(Definitions):
         with self._changing() as check:
             if view.name in self._content.entries:
                 raise NameTaken(f"'{view.name}' is defined already", hint="drop it first, or use another name")
-            self.name_map.check_free(view.name, view.name, self._stored())
+            self.name_map.check_new(view.name, self._stored())
             self._check_unread(view.name)
             data = to_json(0, view).encode()
             about = {"name": view.name, "pipeline": view.pipeline}
@@ -295,6 +325,7 @@ class Catalog(Definitions):
             if stamp is None or stamp != self._stamp:
                 self.reload()
             self._stamp = None
+            self._finish_swaps(check)
             yield check
             with suppress(StoreError, OSError):  # what was changed is changed
                 stamp = files.stamp(self._lake, self._content)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from strandline.jobs.catalog import drops, manifest, replacements
+from strandline.jobs.catalog import drops, manifest, replacements, swaps
 from strandline.jobs.catalog.as_json import StoredDefinition, from_json
 from strandline.jobs.catalog.broken import Broken
 from strandline.jobs.catalog.name_map import NameMap
@@ -82,13 +82,30 @@ def read(lake: LakeLayout) -> Content:
     """The content of a lake's catalog; a lake without a catalog has an empty one.
 
     What is being dropped is left out. A view that is being replaced has the definition that its table has the rows of.
+
+    Raises:
+        CorruptState: an intent to swap two names does not read back.
     """
+    for _ in range(_READS):
+        content = _read_once(lake)
+        seen = [content.name_map.of(name) for name in (*content.entries, *content.broken)]
+        if len(set(seen)) == len(seen):
+            break  # else two names were swapped meanwhile: one file is of before, the other of after
+    return content
+
+
+def _read_once(lake: LakeLayout) -> Content:
     (entries, broken), (functions, broken_functions) = _read_files(lake)
     gone = {name for drop in drops.begun(lake) for name in drop.removed}
     begun = {each.name: each for each in replacements.begun(lake)}
+    swapped = swaps.begun(lake)
     after = {name: each.definition for name, each in begun.items() if each.done(lake)}
     whole = (
-        CatalogEntry(each.sequence, after.get(each.definition.name, each.definition), each.called)
+        CatalogEntry(
+            each.sequence,
+            after.get(each.definition.name, each.definition),
+            _called(each.definition.name, swapped.get(each.definition.name, each.called)),
+        )
         for each in entries
         if not isinstance(each.definition, Function | PlainView) and each.definition.name not in gone
     )
@@ -198,6 +215,10 @@ def _read_folder(folder: LakePath, contents: dict[str, bytes], *, functions: boo
 @lru_cache(maxsize=4096)  # one command reads a catalog several times, and its files are the same
 def _stored(data: bytes, where: str) -> StoredDefinition:
     return from_json(data, where=where)
+
+
+def _called(stored: str, name: str) -> str:
+    return "" if name == stored else name
 
 
 def _without(broken: Mapping[str, Broken], name: str) -> dict[str, Broken]:

@@ -2,9 +2,10 @@
 
     ALTER TABLE by_shop RENAME TO sold        stored by_shop, called sold
 
-A name belongs to one definition, as the stored name or as the shown one. Files and commits hold stored names; people
-write and read the others. In sentences names are values (`state_store.wording`), so the map is applied to them alone,
-when a sentence is printed.
+What people say is first looked for among the names that they see: after `ALTER … SWAP WITH` a name that one definition
+is stored under is that of another. Files and commits hold stored names; people write and read the others. So a name is
+mapped once, on its way in or out. In sentences names are values (`state_store.wording`), and the map is applied to them
+alone, when a sentence is printed.
 """
 
 from __future__ import annotations
@@ -51,35 +52,52 @@ class NameMap:
         if not self.names:
             return name
         head, below = tables.parted(name)
-        if head in self.names:
+        found = self._stored.get(head)
+        if found is None and head in self.names:
             now = self.of(name)
             raise UnknownName(f"`{name}` is called '{now}' now", line=line, column=column, hint=f"write {now}")
-        return self._stored.get(head, head) + below
+        return (head if found is None else found) + below
+
+    def scopes_of(self, stored: str) -> tuple[str, ...]:
+        """The names by which a token's scope may mean a stored table: that which people see, and the stored one as long
+        as nothing else is called so."""
+        seen = self.of(stored)
+        return (seen,) if seen == stored or self.is_called(tables.parted(stored)[0]) else (seen, stored)
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """Both names of a definition, by either of them; none if they are the same."""
-        if not self.names:
-            return ()
+        """`scopes_of` a definition or table that people call, or called, by this name."""
         head, below = tables.parted(name)
-        stored = self._stored.get(head, head)
-        return (stored + below, self.names[stored] + below) if stored in self.names else ()
+        return self.scopes_of(self._stored.get(head, head) + below)
+
+    def is_called(self, name: str) -> bool:
+        """True if a renamed definition is called so."""
+        return name in self._stored
 
     def all_stored(self, names: Iterable[str]) -> tuple[str, ...]:
         """Find the stored name of each. Raises as `stored`."""
         return tuple(self.stored(name) for name in names)
 
-    def check_free(self, name: str, own: str, all_stored: Iterable[str]) -> None:
-        """Check that the definition stored as `own` can have the name `name`.
+    def check_new(self, name: str, all_stored: Iterable[str]) -> None:
+        """Check that a new definition can have, and be stored under, the name `name`.
 
         Raises:
             NameTaken: another definition is called, or stored, so.
         """
+        self.check_free(name, name, all_stored := tuple(all_stored))
         for stored in all_stored:
-            called = self.of(stored)
-            taken = None if stored == own else alike(name, (called, stored))
-            if taken is not None and taken != called:
+            if stored != name and (taken := alike(name, (stored,))) is not None:
+                called = self.of(stored)
                 hint = f"take another name; or DROP {called}, and CREATE it again: it is then stored under its name"
                 raise NameTaken(f"`{taken}` is the name under which '{called}' is stored", hint=hint)
+
+    def check_free(self, name: str, own: str, all_stored: Iterable[str]) -> None:
+        """Check that the definition stored as `own` can be called `name`.
+
+        Raises:
+            NameTaken: another definition is called so.
+        """
+        for stored in all_stored:
+            taken = None if stored == own else alike(name, (self.of(stored),))
             if taken is not None:
                 message = f"'{name}' is defined already" if taken == name else differ_only_in_case("names", taken, name)
                 raise NameTaken(message, hint=f"DESCRIBE {quote(taken)} shows it")

@@ -32,6 +32,7 @@ from strandline.jobs.sql.syntax import (
     InsertValues,
     Rename,
     Statement,
+    Swap,
     Update,
 )
 from strandline.jobs.sql.trees import identifier
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Statement)
 
-_NAMED = (CreateSource, CreateView, AlterSource, Rename, Drop, Describe, Explain)
+_NAMED = (CreateSource, CreateView, AlterSource, Rename, Swap, Drop, Describe, Explain)
 _DEFINING = (CreateSource, CreateView, AlterSource, InsertSelect)
 _TARGETED = (InsertValues, InsertSelect, Delete, Update)
 
@@ -67,6 +68,8 @@ def stored_statement(statement: S, name_map: NameMap, types: Mapping[str, SqlTyp
         changed["name"] = _name(statement, statement.name, name_map)
     if isinstance(statement, _TARGETED):
         changed["target"] = name_map.stored(statement.target, line=statement.line, column=statement.column)
+    if isinstance(statement, Swap):
+        changed["other"] = name_map.stored(statement.other, line=statement.line, column=statement.column)
     query: exp.Query | None = getattr(statement, "query", None)
     if query is not None:
         changed["query"] = _stored_query(query, name_map)
@@ -86,8 +89,9 @@ def as_stored(statement: S, catalog: Definitions) -> S:
 
 
 def _name(statement: Statement, name: str, name_map: NameMap) -> str:
-    if isinstance(statement, Rename) and name_map.names.get(name) == statement.following:
-        return name  # said again: it has the name already
+    said_again = isinstance(statement, Rename) and name_map.names.get(name) == statement.following
+    if said_again and not name_map.is_called(name):
+        return name  # it has the name already
     try:
         return name_map.stored(name, line=statement.line, column=statement.column)
     except UnknownName as error:

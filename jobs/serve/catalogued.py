@@ -24,7 +24,8 @@ _SECONDS: Final = 5.0
 """On an object store it is seen that much later."""
 _SWAP_SECONDS: Final = 1.0
 """While a view is being replaced the catalog is read again so often: it takes some milliseconds."""
-_FOLDERS: Final = ("", "functions", "dropping", "replacing")
+_REPLACING: Final = "replacing"
+_FOLDERS: Final = ("", "functions", "dropping", "swapping", _REPLACING)
 """Of the catalog: all that says which definitions there are. They are looked at as text, which is twice as fast."""
 
 
@@ -105,7 +106,7 @@ def _mark(lake: LakeLayout) -> tuple[object, ...]:
     if not isinstance(lake.catalog, Path):
         return (int(time.monotonic() / _SECONDS),)
     found = [_listed(os.path.join(lake.catalog, each)) for each in _FOLDERS]
-    _, intents = found[-1]
+    _, intents = found[_FOLDERS.index(_REPLACING)]
     # The swap of a definition is a commit of the view's table, which none of the folders tells.
     swapped = int(time.monotonic() / _SWAP_SECONDS) if intents else None
     return (*found, swapped)

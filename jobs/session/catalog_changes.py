@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ivm.binding import Binding
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.sql.syntax import Drop, Rename
+    from strandline.jobs.sql.syntax import Drop, Rename, Swap
     from strandline.state_store.layout import LakeLayout
 
 
@@ -495,19 +495,16 @@ def rename(statement: Rename, catalog: Catalog) -> str:
     Raises:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.
         InvalidQuery: it is of another kind than the statement says; or nothing can have the name.
-        NameTaken: another definition is called so, or stored so.
+        NotSupported: it is a plain view.
+        NameTaken: another definition is called so.
         CorruptState: the file of the definition is broken.
     """
     name, following = statement.name, statement.following
-    if name in catalog.plain:
-        raise NotSupported(
-            sentence("view '{}' cannot be renamed: what reads it has its query", Name(name)),
-            hint="CREATE VIEW under the other name, and DROP this one",
-        )
+    _check_not_plain(name, catalog)
     if statement.if_exists and catalog.find(name) is None:
         return f"'{name}' is not there"
     definition, before = catalog.get(name), catalog.name_map.of(name)
-    _check_renamed(statement, definition, before)
+    _check_renamed(definition, statement.what, before, f"RENAME TO {quote(following)}")
     from strandline.jobs.session.define.source import check_name
 
     check_name(following)
@@ -519,15 +516,46 @@ def rename(statement: Rename, catalog: Catalog) -> str:
     return f"`{before}` is called `{following}` from now on"
 
 
-def _check_renamed(statement: Rename, definition: Definition, called: str) -> None:
+def swap(statement: Swap, catalog: Catalog) -> str:
+    """Change the names that people see of two definitions with each other, both at once.
+
+    Args:
+        statement: with the names that they are stored under.
+
+    Returns:
+        The message for the user.
+
+    Raises:
+        UnknownName, InvalidQuery, NotSupported, CorruptState: as `rename`, for either.
+    """
+    seen = []
+    for name, other in ((statement.name, statement.other), (statement.other, statement.name)):
+        _check_not_plain(name, catalog)
+        called = catalog.name_map.of(name)
+        _check_renamed(catalog.get(name), statement.what, called, f"SWAP WITH {quote(catalog.name_map.of(other))}")
+        seen.append(called)
+    one, other = seen
+    if one == other:
+        return f"'{one}' is called so already"
+    catalog.swap_names(statement.name, statement.other)
+    return f"`{one}` is called `{other}` from now on, and `{other}` is called `{one}`"
+
+
+def _check_not_plain(name: str, catalog: Catalog) -> None:
+    if name in catalog.plain:
+        raise NotSupported(
+            sentence("view '{}' cannot be renamed: what reads it has its query", Name(name)),
+            hint="CREATE VIEW under the other name, and DROP this one",
+        )
+
+
+def _check_renamed(definition: Definition, what: str, called: str, change: str) -> None:
+    """Check that a definition is what the statement says, and can have another name."""
     if isinstance(definition, InsertQuery):
         raise InvalidQuery(
             sentence("'{}' is a query into '{}', and is called after it", called, Name(definition.target)),
             hint=sentence("ALTER STREAM {} RENAME TO …", Name(definition.target, quote)),
         )
     kinds = (definition.kind.upper(), *(("VIEW",) if isinstance(definition, View) else ()))
-    if statement.what not in kinds:
-        raise InvalidQuery(
-            f"'{called}' is no {statement.what.lower()}",
-            hint=f"ALTER {kinds[0]} {quote(called)} RENAME TO {quote(statement.following)}",
-        )
+    if what not in kinds:
+        raise InvalidQuery(f"'{called}' is no {what.lower()}", hint=f"ALTER {kinds[0]} {quote(called)} {change}")

@@ -36,6 +36,7 @@ from strandline.jobs.sql.syntax import (
     SetProperty,
     Show,
     Statement,
+    Swap,
     UnsetProperty,
     Update,
 )
@@ -125,7 +126,7 @@ class Interpreter:
                 return self._insert(statement)
             case Delete() | Update():
                 return self._change(statement)
-            case Drop() | Rename():
+            case Drop() | Rename() | Swap():
                 return Message(self._changed_names(statement))
             case Select():
                 return self._select(statement)
@@ -205,9 +206,11 @@ class Interpreter:
         count = update(statement, self.catalog, self.settings, self.lake)
         return Message(sentence("{} row{} of '{}' updated", count, "" if count == 1 else "s", Name(statement.target)))
 
-    def _changed_names(self, statement: Drop | Rename) -> str:
+    def _changed_names(self, statement: Drop | Rename | Swap) -> str:
         if isinstance(statement, Drop):
             return catalog_changes.drop(statement, self.catalog, self.lake)
+        if isinstance(statement, Swap):
+            return catalog_changes.swap(statement, self.catalog)
         return catalog_changes.rename(statement, self.catalog)
 
     def _select(self, statement: Select) -> Result:

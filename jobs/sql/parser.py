@@ -38,6 +38,7 @@ from strandline.jobs.sql.syntax import (
     SetProperty,
     Show,
     Statement,
+    Swap,
     UnsetProperty,
     Update,
 )
@@ -70,7 +71,7 @@ class ChangeClauses(Clauses):
         assignments = cast(list[tuple[str, exp.Expression]], self._parse_csv(cast(Any, self._assignment)))
         return Update(target=target, assignments=tuple(assignments), where=self._keys())
 
-    def _alter(self) -> AlterSource | Rename:
+    def _alter(self) -> AlterSource | Rename | Swap:
         materialized = self._match_text_seq("MATERIALIZED")
         if not self._match_texts(("VIEW",) if materialized else ("STREAM", "TABLE", "VIEW")):
             self.raise_error("expected STREAM, TABLE or MATERIALIZED VIEW after ALTER")
@@ -82,9 +83,16 @@ class ChangeClauses(Clauses):
             return Rename(what=cast(Any, what), name=name, following=following, if_exists=if_exists)
         if if_exists:
             self.raise_error("expected RENAME TO after IF EXISTS and the name")
+        if self._match_text_seq("SWAP", "WITH"):
+            return Swap(what=cast(Any, what), name=name, other=self._name("the name that it is to be swapped with"))
         if what == "VIEW":
             refused = "the columns of a view are those of its query"
             raise self._refuse(refused, f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS SELECT …")
+        if self._match_text_seq("RENAME"):
+            raise self._refuse(
+                "ALTER … RENAME COLUMN is not supported: the columns of a source are the fields of its records",
+                f"CREATE VIEW … AS SELECT … AS … FROM {name} gives a column another name",
+            )
         if not self._match_texts(("ADD",), advance=False) and self._match_texts(_CHANGES, advance=False):
             raise self._refuse(f"ALTER … {self._curr.text.upper()} is not supported yet", _BREAKING)
         columns: list[DeclaredColumn] = []

@@ -39,6 +39,7 @@ from strandline.jobs.sql.syntax import (
     SetProperty,
     Show,
     Statement,
+    Swap,
     UnsetProperty,
     Update,
 )
@@ -68,6 +69,7 @@ __all__ = (
     "SetProperty",
     "Show",
     "Statement",
+    "Swap",
     "UnsetProperty",
     "Update",
     "parse",

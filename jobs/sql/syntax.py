@@ -141,6 +141,15 @@ class Rename(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Swap(Statement):
+    """`ALTER STREAM|TABLE|[MATERIALIZED] VIEW name SWAP WITH other`, as RisingWave writes it."""
+
+    what: Literal["STREAM", "TABLE", "VIEW"]
+    name: str
+    other: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertValues(Statement):
     """`INSERT INTO target [(columns)] VALUES (…), …`. Empty `columns`: all visible ones, as declared."""
 

@@ -71,14 +71,14 @@ def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
         **{name: [] for name in ("pg_class", "pg_attribute", "pg_index", "pg_constraint", "definitions")},
     }
     for definition in catalog.definitions():
-        called = catalog.name_map.of(definition.name)
-        if not isinstance(definition, InsertQuery) and token.allows("read", definition.name, called):
-            _add(definition, called, found)
+        scopes = catalog.name_map.scopes_of(definition.name)
+        if not isinstance(definition, InsertQuery) and token.allows("read", *scopes):
+            _add(definition, scopes[0], found)
             if isinstance(definition, View):
                 sql = shown_text(definition.sql, catalog)
                 found["definitions"].append({"relation": relation_oid(definition.name), "sql": sql})
     for view in catalog.plain.values():
-        if token.allows("read", view.name, view.name):
+        if token.allows("read", view.name):
             _add_plain(view, shown_text(view.sql, catalog), found)
     return found
 

@@ -152,7 +152,7 @@ class Asking:
         prepared = await self._server.by_key.prepared(shape, "postgres") if shape is not None else None
         if prepared is None or prepared.plan is None:
             return None
-        token.require("read", prepared.called, prepared.plan.relation.name)
+        token.require("read", *prepared.scopes)
         return Described(binding.oids, prepared.plan.names, prepared.plan.types)
 
     async def _binding(self, text: str, oids: tuple[int, ...]) -> TypedQuestion | None:

@@ -250,7 +250,7 @@ def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:
 def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) -> None:
     named = [str(statement.name)] if statement.query is None else names_read(statement.query, catalog)
     for name in named:
-        token.require("read", catalog.name_map.of(name), name)
+        token.require("read", *catalog.name_map.scopes_of(name))
 
 
 def _objects(found: Answer) -> bytes:

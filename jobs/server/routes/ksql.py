@@ -349,7 +349,7 @@ async def _followed(
     def check_allowed() -> None:
         token = server.token_of(request.headers.get("authorization"))
         for name in names:
-            token.require("read", name_map.of(name), name)
+            token.require("read", *name_map.scopes_of(name))
 
     check_allowed()
     wish = SubscriptionRequest(

@@ -135,7 +135,7 @@ def _answered(statement: Statement, catalog: Catalog, token: Token) -> dict[str,
         return _LISTINGS[statement.what](catalog, token)
     if isinstance(statement, Describe):
         name = stored_statement(statement, catalog.name_map).name
-        token.require("read", catalog.name_map.of(name), name)
+        token.require("read", *catalog.name_map.scopes_of(name))
         return {"@type": "sourceDescription", "sourceDescription": _description(name, catalog)}
     raise NotSupported(
         f"{statement.sql.split(None, 1)[0].upper()} over HTTP is not supported",
@@ -190,9 +190,9 @@ _LISTINGS: Final[dict[str, Callable[[Catalog, Token], dict[str, Any]]]] = {
 
 def _readable(catalog: Catalog, token: Token) -> list[Definition]:
     """The definitions that the token allows to read; a query that inserts belongs to its target."""
-    of = catalog.name_map.of
+    scopes = catalog.name_map.scopes_of
     names = ((d, d.target if isinstance(d, InsertQuery) else d.name) for d in catalog.definitions())
-    return [d for d, name in names if token.allows("read", name, of(name))]
+    return [d for d, name in names if token.allows("read", *scopes(name))]
 
 
 def _sources(kind: Kind, catalog: Catalog, token: Token) -> list[dict[str, Any]]:

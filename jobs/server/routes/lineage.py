@@ -38,7 +38,7 @@ async def graph(request: Request) -> Response:
     token = reader_of(request)
     server = server_of(request)
     catalog = server.catalogued.catalog
-    found = lineage(catalog.definitions(), lambda name: token.allows("read", name, catalog.name_map.of(name)))
+    found = lineage(catalog.definitions(), lambda name: token.allows("read", *catalog.name_map.scopes_of(name)))
     readers = await asyncio.to_thread(_readers, server, found.nodes)
     readers = {catalog.name_map.of(name): each for name, each in readers.items()}
     found = found.localized(catalog.name_map)

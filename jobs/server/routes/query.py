@@ -77,8 +77,8 @@ async def cuts(request: Request) -> Response:
         raise RequestRefused(f"'seconds' is a whole number up to {_MOST_CUT_SECONDS}")
     first = [server.catalogued.relation(stored_name(token, "read", name, catalog)).name for name in tables]
     found = await asyncio.to_thread(server.cuts.pin, seconds, first)
-    named = ((catalog.name_map.of(name), name, version) for name, version in found.versions.items())
-    versions = {called: version for called, name, version in named if token.allows("read", called, name)}
+    named = ((catalog.name_map.scopes_of(name), version) for name, version in found.versions.items())
+    versions = {scopes[0]: version for scopes, version in named if token.allows("read", *scopes)}
     return Response(
         to_json({"cut": found.text(), "versions": versions, "seconds": seconds}), media_type="application/json"
     )

@@ -89,8 +89,8 @@ async def views(request: Request) -> Response:
     """The streams, tables and views that the token allows to read."""
     server = server_of(request)
     token = reader_of(request)
-    of = server.catalogued.catalog.name_map.of
-    found = [each for each in server.catalogued.views() if token.allows("read", each.name, of(each.name))]
+    scopes = server.catalogued.catalog.name_map.scopes_of
+    found = [each for each in server.catalogued.views() if token.allows("read", *scopes(each.name))]
     return await asyncio.to_thread(_listed, server, found)
 
 

@@ -46,11 +46,11 @@ class Prepared:
 
     Attributes:
         plan: None: the texts of the shape are not answered here.
-        called: what the view is called.
+        scopes: the names by which a token's scope may mean the view, first what it is called.
     """
 
     plan: KeyedPlan | None
-    called: str = ""
+    scopes: tuple[str, ...] = ("",)
     text: RowText | None = None
 
 
@@ -81,7 +81,7 @@ class Keyed:
     @property
     def versions(self) -> dict[str, int]:
         """{what the view is called: its version}."""
-        return {self.prepared.called: self.standing.version}
+        return {self.prepared.scopes[0]: self.standing.version}
 
     @property
     def committed(self) -> int | None:
@@ -164,7 +164,7 @@ class KeyedQueries:
         if plan is None:
             return None
         name = plan.relation.name
-        token.require("read", prepared.called, name)
+        token.require("read", *prepared.scopes)
         followed = self._replicas.of(plan.relation)
         if followed is None:
             return None
@@ -207,4 +207,4 @@ def _prepare(shape: Shape, catalog: Catalog, unnamed: Unnamed) -> Prepared:
     if plan is None:
         return Prepared(None)
     text = RowText(zip(plan.columns, plan.types, strict=True), plan.names)
-    return Prepared(plan, catalog.name_map.of(plan.relation.name), text)
+    return Prepared(plan, catalog.name_map.scopes_of(plan.relation.name), text)

@@ -83,7 +83,7 @@ def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition
     existing = None if statement.name in catalog.broken else catalog.find(statement.name)
     _check_source(statement, existing)
     if existing is None:
-        catalog.name_map.check_free(statement.name, statement.name, catalog.names())
+        catalog.name_map.check_new(statement.name, catalog.names())
     if existing is not None and statement.if_not_exists:
         return existing
     if isinstance(existing, View) and isinstance(statement, CreateView):

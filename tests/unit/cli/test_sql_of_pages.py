@@ -31,6 +31,7 @@ _SOLD: Final = "CREATE STREAM sold AS SELECT shop, item, qty FROM sales WHERE qt
 _BEFORE: Final = {
     ("evolution.md", "CREATE OR REPLACE TABLE by_shop"): _SALES,
     ("evolution.md", "CREATE OR REPLACE STREAM sold"): _SALES + _SOLD,
+    ("evolution.md", "SWAP WITH"): _SALES,
     ("evolution.md", "ALTER STREAM sales"): _SALES,
     ("state.md", "by_category"): """
         CREATE STREAM visits (product VARCHAR) WITH (KAFKA_TOPIC = 'visits');

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
+from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.access.tokens import make_token
@@ -154,3 +155,77 @@ def test_clients_of_postgresql(renamed: tuple[TestClient, ServedLake, Path], tmp
 
 def _all(session: psycopg.Connection[Any], text: str, *values: object) -> list[tuple[Any, ...]]:
     return session.execute(text, values or None).fetchall()
+
+
+# --- names that are swapped under a server -------------------------------------------------------------------------
+
+BLUE_AND_GREEN = """
+    CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits');
+    CREATE STREAM trips (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'trips');
+    CREATE TABLE blue AS SELECT town, COUNT(*) AS n FROM visits GROUP BY town;
+    CREATE TABLE green AS SELECT town, SUM(n) AS n FROM visits GROUP BY town;
+"""
+
+
+def test_names_that_are_swapped_under_a_server(tmp_path: Path) -> None:
+    """Every surface answers from the other table, and a scope is for what is called so now: no token reads both."""
+    served = ServedLake(load_settings(lake=tmp_path / "lake"), BLUE_AND_GREEN)
+    file = tmp_path / "tokens.json"
+    options = ServerOptions(tmp_path / "server", tokens=file, limits=LIMITS, queries=1)
+    scopes = {"everybody": ("read:*", "write:*"), "blue": ("read:blue", "write:visits")}
+    tokens = {name: f"Bearer {make_token(file, name, each, None)}" for name, each in scopes.items()}
+    everybody, only_blue = ({"authorization": token} for token in tokens.values())
+    with (
+        served.duckdb_engine() as duckdb_engine,
+        TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as client,
+    ):
+        served.append("visits", [{"id": 1, "town": "Rome", "n": 40}, {"id": 2, "town": "Rome", "n": 2}])
+        served.refresh(duckdb_engine)
+
+        def everywhere(view: str) -> set[object]:
+            """What each way to read says of Rome."""
+            rows = f"/v1/views/{view}/rows"
+            texts = (f"SELECT n FROM {view} WHERE town = 'Rome'", f"SELECT MAX(n) AS n FROM {view}")
+            queries = [client.post("/v1/query", json={"sql": text}, headers=everybody).json() for text in texts]
+            changes = events(client.get(f"/v1/views/{view}/changes?limit=1", headers=everybody).text)
+            answers = [
+                client.get(f"{rows}/Rome", headers=everybody).json()["row"],
+                client.get(rows, headers=everybody).json()["rows"][0],
+                *(each["rows"][0] for each in queries),
+                changes[-1][2]["row"],
+            ]
+            return {each["n"] for each in answers}
+
+        def allowed(view: str) -> set[int]:
+            """The statuses of what a token for blue alone asks."""
+            return {
+                client.get(f"/v1/views/{view}/rows/Rome", headers=only_blue).status_code,
+                client.get(f"/v1/views/{view}/rows", headers=only_blue).status_code,
+                client.get(f"/v1/views/{view}/changes?limit=1", headers=only_blue).status_code,
+                *(
+                    client.post("/v1/query", json={"sql": sql}, headers=only_blue).status_code
+                    for sql in (f"SELECT n FROM {view} WHERE town = 'Rome'", f"SELECT COUNT(*) FROM {view}")
+                ),
+                client.post("/ksql", json={"ksql": f"DESCRIBE {view};"}, headers=only_blue).status_code,
+            }
+
+        assert (everywhere("blue"), everywhere("green")) == ({2}, {42})
+        assert (allowed("blue"), allowed("green")) == ({200}, {403})
+        list(Interpreter(served.settings).run("ALTER TABLE blue SWAP WITH green; ALTER STREAM visits SWAP WITH trips;"))
+        wait_until(lambda: everywhere("blue") == {42}, "the server does not see the swap")
+        assert everywhere("green") == {2}
+        assert (allowed("blue"), allowed("green")) == ({200}, {403})
+        assert [each["name"] for each in client.get("/v1/views", headers=only_blue).json()["views"]] == ["blue"]
+        # What was the topic of visits is that of trips now.
+        row = {"id": 3, "town": "Rome", "n": 8}
+        assert client.post("/v1/streams/trips", json={"rows": [row]}, headers=only_blue).status_code == 403
+        assert client.post("/v1/streams/visits", json={"rows": [row]}, headers=only_blue).is_success
+        assert client.post("/v1/streams/trips", json={"rows": [row, row]}, headers=everybody).is_success
+        ends = {topic: sum(LocalLog(served.lake).end_offsets(topic).values()) for topic in ("visits", "trips")}
+        assert ends == {"visits": 2, "trips": 1}
+    with (
+        postgres_server(served.settings, ServerOptions(tmp_path / "pg", limits=LIMITS, queries=1)) as address,
+        psycopg.connect(address, autocommit=True) as session,
+    ):
+        assert _all(session, "SELECT blue.n, green.n FROM blue JOIN green ON blue.town = green.town") == [(42, 2)]
+        assert _all(session, "SELECT n FROM blue WHERE town = %s", "Rome") == [(42,)]
