@@ -182,6 +182,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen: Offsets = {}
         # Of a topic without leaders there is nothing to check; of others each is checked once, and after an election.
         self._terms: LeaderEpochs = {topic: {} for topic in self._topic_ids}
+        self._leaders: LeaderEpochs = {}
         self._log: Log | None = None
         self._client: SchemaRegistryClient | None = None
 
@@ -207,7 +208,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._last is None:
             self._open().wait(as_numbers(start["topics"]), _WAIT_SECONDS)
         # After the wait: a topic may have been replaced while it lasted.
-        terms = check_all_same(self._topic_ids, self._open())
+        terms = self._leaders = check_all_same(self._topic_ids, self._open())
         if terms != self._terms and check_same_records(self._sources, self._lake, self._open(), terms):
             self._terms = terms
         ends = self._seen = self._last or self._ends()
@@ -221,6 +222,16 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any]:
         """The ends as the last micro-batch found them: it is for Spark's reports, and worth no request of its own."""
         return {"topics": self._seen or self._ends()}
+
+    @property
+    def seen(self) -> Offsets:
+        """The ends of the topics, as the last micro-batch found them; none before the first."""
+        return self._seen
+
+    @property
+    def leaders(self) -> LeaderEpochs:
+        """The terms of the topics' leaders, as the last micro-batch found them; none before the first."""
+        return self._leaders
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TopicRange]:
         """The ranges of a micro-batch.
@@ -240,15 +251,19 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     ranges.append(TopicRange(topic, number, first, last))
         return ranges
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range: for each source of the topic its records, then the range row (see `decode`)."""
+    def read(self, partition: InputPartition, log: Log | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a range: for each source of the topic its records, then the range row (see `decode`).
+
+        Args:
+            log: what is read from; one of its own without it.
+        """
         assert isinstance(partition, TopicRange), "made by `partitions`"
         decoders = [
             Decoder(source, place, self._schema, self._registry, self._settings.ingest.max_seconds_ahead)
             for place, source in enumerate(self._sources)
             if source.topic == partition.topic
         ]
-        log = open_log(self._settings, self._lake)
+        log = log or open_log(self._settings, self._lake)
         with collector_at_rest():
             for records in log.read(partition.topic, partition.partition, partition.start, partition.end):
                 for decoder in decoders:

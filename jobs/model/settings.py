@@ -7,10 +7,11 @@ The file is looked for in the working directory, or where `STRANDLINE_CONFIG` po
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -111,6 +112,17 @@ class StorageSettings(_Section):
         }
         of_options = {name: value for name, value in dict(self).items() if name != "lease_seconds"}
         return StorageOptions(**{**of_options, **secrets})
+
+
+_LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
+
+
+def local_cores(master: str) -> int | None:
+    """The cores of a Spark master on this machine; None: it is a cluster."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
 
 
 class SparkSettings(_Section):

@@ -16,7 +16,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, View
 from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
 from strandline.jobs.model.report import EarlyEvents, MicroBatch, RunReport
-from strandline.jobs.model.settings import SPREAD_ON_A_CLUSTER, SPREAD_ON_ONE_MACHINE
+from strandline.jobs.model.settings import SPREAD_ON_A_CLUSTER, SPREAD_ON_ONE_MACHINE, local_cores
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.observing import observers
 from strandline.jobs.run.orphans import sole_writer
@@ -213,8 +213,8 @@ def spread_of(settings: Settings, spark: SparkSession | None = None) -> Spread |
     if settings.kernel != "tasks":
         return None
     master = str(spark.sparkContext.master) if spark is not None else settings.spark.master
-    one = master == "local" or master.startswith("local[")
-    fewest = settings.spread_rows or (SPREAD_ON_ONE_MACHINE if one else SPREAD_ON_A_CLUSTER)
+    standard = SPREAD_ON_A_CLUSTER if local_cores(master) is None else SPREAD_ON_ONE_MACHINE
+    fewest = settings.spread_rows or standard
     return Spread(fewest, settings.kernel_memory_mb, settings.arrangements_space)
 
 

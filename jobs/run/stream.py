@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event, Lock
@@ -199,7 +200,7 @@ class PipelineStream:
         try:
             more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
             if more and (in_driver or not self.session.started):
-                more = not (self._drain_small(stop) or (not in_driver and self._drain_while_starting(stop)))
+                more = not self._drain_by_driver(stop, alone=in_driver)
         except StrandlineError:
             if self.micro_batches == before:
                 self.refresh()  # what the lake has does not wait for what it cannot have
@@ -217,28 +218,30 @@ class PipelineStream:
         if self.waiting:
             self.refresh()
 
-    def _drain_small(self, stop: Event) -> bool:
-        """Take in by the driver what the topics hold now; False when that is too much for it."""
+    def _drain_by_driver(self, stop: Event, *, alone: bool) -> bool:
+        """Take in by the driver what the topics hold now: at once if that is small, else part by part, until a session
+        is there; False when something is left.
+
+        Args:
+            alone: start no session, and take in nothing that is not small.
+        """
         while not stop.is_set():
             self._outdated = False
             checkpoint = self.session.checkpoint(self.pipeline)
             small = small_batches(self._reading(), checkpoint, self.context.duckdb_engine, available_now=True)
             if small is None:
                 return False
-            clock = DriverClock(small, self._micro_batch, 0, stop)
-            done = clock.run_out(lambda: self._outdated)
+            with closing(small):
+                clock = DriverClock(small, self._micro_batch, 0, stop)
+                done = clock.run_out(lambda: self._outdated)
+                if not (done or alone or self._outdated):
+                    return self._drain_while_starting(clock)
             if not self._outdated:
                 return done
         return True
 
-    def _drain_while_starting(self, stop: Event) -> bool:
-        """Take in by the driver, part by part, what the topics hold now, until a session is there; False when it is."""
-        self._outdated = False
-        checkpoint = self.session.checkpoint(self.pipeline)
-        small = small_batches(self._reading(), checkpoint, self.context.duckdb_engine, available_now=True)
-        if small is None:
-            return False
-        clock, self._by_driver = DriverClock(small, self._micro_batch, 0, stop), True
+    def _drain_while_starting(self, clock: DriverClock) -> bool:
+        self._by_driver = True
         try:
             return clock.run_out_until(self._warm_session, lambda: self._outdated)
         finally:
@@ -416,8 +419,9 @@ class PipelineStream:
             if self.sources == sources:
                 self._micro_batch(ingest)
 
-        clock = DriverClock(small, by_driver, self.settings.ingest.trigger_seconds, stop)
-        query = clock.run_until(self._warmed_up, self._at_work)
+        with closing(small):
+            clock = DriverClock(small, by_driver, self.settings.ingest.trigger_seconds, stop)
+            query = clock.run_until(self._warmed_up, self._at_work)
         self._by_driver = False
         return query
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,20 @@ def test_aborted_records_are_never_read(kafka_broker: KafkaBroker, log: KafkaLog
     for start in range(17):
         for end in range(start, 17):
             assert offsets(log, "aborted", start, end) == [n for n in committed if start <= n < end]
+
+
+def test_ranges_that_follow_each_other_are_read_by_one_consumer(kafka_broker: KafkaBroker, kafka: Settings) -> None:
+    """Also where a range ends at a marker or among aborted records, and where one is left out."""
+    log = KafkaLog(kafka.kafka, going_on=True)
+    kafka_broker.create_topic("onwards")
+    transactions(kafka_broker, log, "onwards", [True, False, True, False])
+    committed = [0, 1, 2, 8, 9, 10]
+    with closing(log):
+        for step in range(1, 17):
+            for start in [*range(0, 16, step), 5, 9, 2]:
+                end = min(start + step, 16)
+                assert offsets(log, "onwards", start, end) == [n for n in committed if start <= n < end]
+                assert len(log._kept) <= 1
 
 
 def test_records_of_an_open_transaction_wait(kafka_broker: KafkaBroker, log: KafkaLog) -> None:

@@ -1,6 +1,7 @@
 """A driver killed anywhere loses nothing and doubles nothing: real broker, real SIGKILL.
 
-Events with unique ids, one in a thousand broken. The driver is killed inside a refresh by DuckDB and after the
+Events with unique ids, one in a thousand broken. The driver is killed before it commits a part of what it takes in
+itself, while the next one is read, inside a refresh by DuckDB and after the
 commit of one by Spark's plans, in `make nightly` also before and after the event log's commit; then the checkpoint is
 deleted, and in the last run workers die inside their tasks. Each run goes on where the lake says, in epochs of 20,000
 so that every kill falls into the middle of the work. The same kills by DuckDB, many times over, are in
@@ -47,6 +48,7 @@ CREATE TABLE regions_of_size AS
 
 # Where the driver is killed, and what refreshes the views meanwhile.
 KILLS = [
+    ("before-log-commit:3", {"STRANDLINE_INGEST__DRIVER_ROWS": "1000"}),
     ("inside-refresh:7", {"STRANDLINE_KERNEL": "driver"}),
     ("after-refresh-commit:4", {"STRANDLINE_ENGINE": "spark"}),
 ]

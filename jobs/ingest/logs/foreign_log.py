@@ -136,6 +136,9 @@ class ForeignTables:
         """Refused: nothing is written into the table of another."""
         raise TopicMissing(f"'{topic}' is a table of another writer: nothing is written there")
 
+    def close(self) -> None:
+        """Tables are kept for as long as this is."""
+
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         """The rows with start <= offset < end. Raises as `ForeignTable`."""
         origin = _origin(topic)
@@ -271,6 +274,9 @@ class Logs:
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         return self._of(topic).read(topic, partition, start, end)
+
+    def close(self) -> None:
+        self._own.close()
 
     def size(self, topic: str, partition: int, start: int, end: int) -> int:
         return self._of(topic).size(topic, partition, start, end)

@@ -55,47 +55,89 @@ PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
 def read(
     options: Mapping[str, Any], topic: str, partition: int, start: int, end: int
 ) -> Generator[Records, None, None]:
-    """The committed records with start <= offset < end, in runs of at most `CHUNK`.
+    """The committed records with start <= offset < end; arguments, runs and errors as of `PartitionRead`."""
+    if start >= end:
+        return
+    reading = PartitionRead(options, topic, partition, start)
+    try:
+        yield from reading.upto(end)
+    finally:
+        reading.close()
 
-    Runs are bounded to about `CHUNK_BYTES`: each asks for as many records as would fit if they were as large as those
-    of the one before. Where records grow suddenly, the client's queue bounds what comes with one call.
+
+class PartitionRead:
+    """A consumer assigned to one partition: what is read next begins where what was read before ends.
+
+    Runs have at most `CHUNK` records, and are bounded to about `CHUNK_BYTES`: each asks for as many records as would
+    fit if they were as large as those of the one before. Where records grow suddenly, the client's queue bounds what
+    comes with one call.
 
     Args:
         options: how to reach the brokers; also options of the consumer that differ from those here.
+        start: the first offset.
 
-    Raises:
-        OffsetsVanished: retention removed records of the range.
-        SourceUnavailable: the brokers refuse, or nothing has come for `TIMEOUT`.
+    Attributes:
+        at: where what is read next begins.
     """
-    if start >= end:
-        return
-    consumer = Consumer({**CONSUMER, **options})
-    try:
-        consumer.assign([TopicPartition(topic, partition, start)])
-        yield from _drain(consumer, topic, partition, start, end)
-    finally:
-        consumer.close()
 
+    def __init__(self, options: Mapping[str, Any], topic: str, partition: int, start: int) -> None:
+        self.at = start
+        self._topic, self._partition = topic, partition
+        self._reached = start
+        self._wanted = _FIRST
+        self._beyond: list[Any] = []
+        """Messages that came already, of offsets after what was asked for."""
+        self._consumer = Consumer({**CONSUMER, **options})
+        try:
+            self._consumer.assign([TopicPartition(topic, partition, start)])
+        except BaseException:
+            self.close()
+            raise
 
-def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-    reached, wanted = start, _FIRST
-    last_answer = time.monotonic()
-    while reached < end:
-        # The call waits for all the messages it asks for. Offsets without a record never come, so it waits briefly.
-        messages = consumer.consume(num_messages=min(wanted, end - reached), timeout=0.05)
-        good = [message for message in messages if message.error() is None]
-        if len(good) != len(messages):
-            reached = _position_after(messages, topic, partition, reached)
-        records = _columns(partition, good, end)
-        if good:
-            reached = max(reached, good[-1].offset() + 1)  # type: ignore[operator]
-        if len(records):
-            wanted = fitting(bytes_of(records), len(records))
+    def upto(self, end: int) -> Iterator[Records]:
+        """The committed records from `at` on, up to `end`.
+
+        Raises:
+            OffsetsVanished: retention removed records of the range.
+            SourceUnavailable: the brokers refuse, or nothing has come for `TIMEOUT`.
+        """
+        kept, self._beyond = self._beyond, []
+        if len(records := self._below(kept, end)):
             yield records
-        if messages:
-            last_answer = time.monotonic()
-        elif time.monotonic() - last_answer > TIMEOUT:
-            raise unavailable(f"topic '{topic}', partition {partition} gives nothing at offset {reached}")
+        last_answer = time.monotonic()
+        while self._reached < end:
+            # The call waits for all the messages it asks for. Offsets without a record never come, so it waits briefly.
+            messages = self._consumer.consume(num_messages=min(self._wanted, end - self._reached), timeout=0.05)
+            good = [message for message in messages if message.error() is None]
+            if len(good) != len(messages):
+                self._reached = _position_after(messages, self._topic, self._partition, self._reached)
+            if good:
+                self._reached = max(self._reached, good[-1].offset() + 1)  # type: ignore[operator]
+            if len(records := self._below(good, end)):
+                self._wanted = fitting(bytes_of(records), len(records))
+                yield records
+            if messages:
+                last_answer = time.monotonic()
+            elif time.monotonic() - last_answer > TIMEOUT:
+                raise unavailable(
+                    f"topic '{self._topic}', partition {self._partition} gives nothing at offset {self._reached}"
+                )
+        self.at = end
+
+    def has_more(self) -> bool:
+        """True if the partition had records after what was read, when the broker answered last."""
+        known = self._consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), cached=True)
+        return known is not None and known[1] > self._reached
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _below(self, messages: list[Any], end: int) -> Records:
+        """The records of the messages below `end`; the others are kept."""
+        if messages and messages[-1].offset() >= end:
+            self._beyond += [message for message in messages if message.offset() >= end]
+            messages = [message for message in messages if message.offset() < end]
+        return _columns(self._partition, messages)
 
 
 def bytes_of(records: Records) -> int:
@@ -130,18 +172,24 @@ def unavailable(what: str) -> SourceUnavailable:
     return SourceUnavailable(f"Kafka: {what}", hint="check kafka.bootstrap_servers and that the brokers run")
 
 
-def _columns(partition: int, messages: Sequence[Any], end: int) -> Records:
-    """The messages below `end`, column by column: one list comprehension each is what Python does fastest."""
-    offsets = [message.offset() for message in messages]
-    if offsets and offsets[-1] >= end:
-        messages = [message for message in messages if message.offset() < end]
-        offsets = [offset for offset in offsets if offset < end]
+def _columns(partition: int, messages: Sequence[Any]) -> Records:
+    """The messages column by column: one list comprehension each is what Python does fastest."""
     return Records(
         partition,
-        offsets,
+        _offsets(messages),
         [message.timestamp()[1] for message in messages],
         [message.key() for message in messages],
         [message.value() for message in messages],
         [message.headers() for message in messages],
         messages[-1].leader_epoch() if messages else None,
     )
+
+
+def _offsets(messages: Sequence[Any]) -> list[int]:
+    """They grow, so between the first and the last there is mostly no choice."""
+    if not messages:
+        return []
+    first, last = messages[0].offset(), messages[-1].offset()
+    if last - first + 1 == len(messages):
+        return list(range(first, last + 1))
+    return [message.offset() for message in messages]

@@ -123,6 +123,9 @@ class LocalLog:
             following[partition] += 1
         return places
 
+    def close(self) -> None:
+        """Nothing is kept."""
+
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         """The records of a range; small segments are joined, and large ones are read in parts.
 

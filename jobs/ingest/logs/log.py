@@ -152,6 +152,9 @@ class Log(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Give back what is kept between the reads of ranges that follow each other; it may be read on."""
+
     def size(self, topic: str, partition: int, start: int, end: int) -> int:
         """About how many bytes the records with start <= offset < end take. Raises TopicMissing."""
         ...

@@ -97,8 +97,11 @@ def _written(lake: LakeLayout) -> TopicsKind | None:
     )
 
 
-def open_log(settings: Settings, lake: LakeLayout) -> Log:
+def open_log(settings: Settings, lake: LakeLayout, *, going_on: bool = False) -> Log:
     """The log of this installation: Kafka when brokers are set, else the files in the lake; and the tables of others.
+
+    Args:
+        going_on: ranges are read that follow each other, until it is closed.
 
     Raises:
         TopicsElsewhere: the lake's topics are of the other kind.
@@ -110,7 +113,7 @@ def open_log(settings: Settings, lake: LakeLayout) -> Log:
     if settings.kafka.bootstrap_servers:
         from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 
-        return Logs(KafkaLog(settings.kafka), foreign)
+        return Logs(KafkaLog(settings.kafka, going_on=going_on), foreign)
     from strandline.jobs.ingest.logs.local_log import LocalLog
 
     return Logs(LocalLog(lake), foreign)

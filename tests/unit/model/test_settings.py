@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from strandline.jobs.model.settings import Settings, check_names, load_settings
+from strandline.jobs.model.settings import Settings, check_names, load_settings, local_cores
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
@@ -24,6 +24,16 @@ def test_environment_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert settings.lake == Path("/from/file")
     assert settings.kafka.bootstrap_servers == "b:2"
     assert settings.ingest.max_rows_per_epoch == 7
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[2, 4]", 2), ("local-cluster[2,1,1024]", None), ("spark://host:7077", None)],
+)
+def test_the_cores_of_a_master_on_this_machine(monkeypatch: pytest.MonkeyPatch, master: str, cores: int | None) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    assert local_cores(master) == cores
+    assert local_cores("local[*,4]") == local_cores("local[*]") == 7
 
 
 def test_the_lake_may_be_a_file_url(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ def test_a_run_takes_the_columns_between_two_micro_batches(
     sent = {n: json.dumps({"shop": "a", "qty": n, "coupon": f"c{n}"}).encode() for n in range(10, 16)}
     topics.produce("sales", [Record(None, body, 1_714_564_900_000 + n) for n, body in sent.items()])
     if not by_driver:
-        monkeypatch.setattr(PipelineStream, "_drain_small", lambda *_: None)
+        monkeypatch.setattr(PipelineStream, "_drain_by_driver", lambda *_, **__: False)
         monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
     threads: list[Thread] = []
 
