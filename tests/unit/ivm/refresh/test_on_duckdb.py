@@ -20,6 +20,10 @@ CREATE STREAM v (id BIGINT KEY, town VARCHAR);
 CREATE MATERIALIZED VIEW named AS
   SELECT ' "delta_v" AS ' || town || ' "new_v" AS "self_old" AS ' AS said, COUNT(*) AS n FROM v GROUP BY town;
 """
+LARGE = """
+CREATE STREAM v (id BIGINT KEY, x DOUBLE);
+CREATE MATERIALIZED VIEW large AS SELECT id FROM v WHERE x > 5;
+"""
 GROUPS = """
 CREATE STREAM v (id BIGINT KEY, town VARCHAR);
 CREATE MATERIALIZED VIEW towns AS SELECT town, COUNT(*) AS n FROM v GROUP BY town;
@@ -32,6 +36,15 @@ def test_a_constant_that_looks_like_a_relation_stays_as_it_is(settings: Settings
         made.append("v", [{"id": count, "town": "Wien"}])
         made.refresh(duckdb_engine)
         assert rows(made, "named") == [(' "delta_v" AS Wien "new_v" AS "self_old" AS ', count)]
+
+
+def test_nan_is_the_largest_number_whatever_is_stored_beside_it(
+    settings: Settings, duckdb_engine: DuckDBEngine
+) -> None:
+    made = ServedLake(settings, LARGE)
+    made.append("v", [{"id": 1, "x": 1.0}, {"id": 2, "x": float("nan")}])
+    made.refresh(duckdb_engine)
+    assert [number for number, *_ in rows(made, "large")] == [2]
 
 
 def test_equality_is_for_stored_keys_without_null(

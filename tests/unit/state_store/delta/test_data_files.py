@@ -60,7 +60,17 @@ def test_whole_numbers_and_times_are_stored_by_their_differences() -> None:
 
 def test_a_column_whose_name_is_another_ones_path_is_stored_as_that_one() -> None:
     schema = pa.schema([("a.b", pa.int64()), ("a", pa.struct([("b", pa.string())]))])
-    assert encodings(schema) == {"use_dictionary": ["a.b"], "column_encoding": {}}
+    found = encodings(schema)
+    assert found["use_dictionary"] == ["a.b"]
+    assert found["column_encoding"] == {}
+
+
+def test_only_columns_that_may_hold_nan_have_no_bounds(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([ROW | {"__state": {"_offset": 1, "v": 1.0}}], SCHEMA)
+    [file] = on_disk(stage_rows(rows, tmp_path, 1).folder).glob("*.parquet")
+    written = pq.read_metadata(file).row_group(0)
+    columns = [written.column(number) for number in range(written.num_columns)]
+    assert {each.path_in_schema for each in columns if not each.is_stats_set} == {"share", "__state.v"}
 
 
 def test_extremes_and_nulls_are_read_as_they_were_written(tmp_path: Path) -> None:
