@@ -12,6 +12,7 @@ and nothing is wrong: they go on from where that one came to, and whichever ends
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
 from strandline.jobs.model.errors import ExpectationBroken, RefreshFailed
 from strandline.jobs.run.schedule import gated_in, read_from_outside
+from strandline.jobs.run.untouched import Untouched
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
 from strandline.state_store.failpoints import failpoint
@@ -149,10 +151,11 @@ def _refreshed(
     held: dict[str, ExpectationBroken] = {}
     broken = set(stopped)
     heads = Heads(context.lake, read_from_outside(levels), gated_in(levels))
+    untouched = Untouched(context, heads) if upto is None else None
 
     def one(item: RefreshUnit) -> list[StageResult] | StrandlineError:
         try:
-            done = _refresh(context, heads, item, upto)
+            done = _refresh(context, heads, item, upto, untouched=item.name in others)
             wrong = approve(context.lake, heads, item)
             if wrong is not None:
                 held[item.target] = wrong
@@ -168,33 +171,41 @@ def _refreshed(
 
     with ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE, thread_name_prefix="refresh") as pool:
         for level in levels:
+            whole = [item for item in level if not ({item.target, *item.inputs} & broken)]
+            resting, others = ({}, frozenset[str]()) if untouched is None else untouched.find(whole)
+            results.extend(resting.values())
             # Queries into one target write one table: they go one after the other, so a level is cut by target.
-            for group in _distinct_targets([m for m in level if not ({m.target, *m.inputs} & broken)]):
+            for group in _distinct_targets([item for item in whole if item.name not in resting]):
                 for item, outcome in zip(group, pool.map(one, group), strict=True):
                     if isinstance(outcome, StrandlineError):
                         failures.update(dict.fromkeys((item.target, *item.serves), outcome))
-                    else:
-                        results.extend(outcome)
+                        continue
+                    results.extend(outcome)
+                    if untouched is not None:
+                        untouched.done(item, outcome)
             broken |= {m.target for m in level if {m.target, *m.inputs} & broken} | set(failures)
     return Refreshed(tuple(results), failures, held)
 
 
-def _refresh(context: RunContext, heads: Heads, item: RefreshUnit, upto: Mapping[str, int] | None) -> list[StageResult]:
+def _refresh(
+    context: RunContext, heads: Heads, item: RefreshUnit, upto: Mapping[str, int] | None, *, untouched: bool
+) -> list[StageResult]:
     done: list[StageResult] = []
     for stage in item.stages:
         decision = decide(stage, item.options.errors, item.letters(stage), heads)
-        done += refresh_decided(context, heads, decision, item.owner(stage), item.options.refresh, upto=upto)
+        owner, refresh = item.owner(stage), item.options.refresh
+        done += refresh_decided(context, heads, decision, owner, refresh, upto=upto, untouched=untouched)
     return done
 
 
 def _distinct_targets(items: Sequence[RefreshUnit]) -> list[list[RefreshUnit]]:
     groups: list[list[RefreshUnit]] = []
+    met: Counter[str] = Counter()
     for item in items:
-        home = next((b for b in groups if item.target not in {m.target for m in b}), None)
-        if home is None:
-            groups.append([item])
-        else:
-            home.append(item)
+        if met[item.target] == len(groups):
+            groups.append([])
+        groups[met[item.target]].append(item)
+        met[item.target] += 1
     return groups
 
 

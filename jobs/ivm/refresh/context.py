@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.expect.approvals import approved_head
 from strandline.state_store.delta import heads, reader
+from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.ivm.refresh.runtime import Span
     from strandline.jobs.model.settings import EngineChoice
     from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -114,6 +116,7 @@ class Heads:
         self._known: dict[str, Head | None] = {}
         self._approved: dict[str, Head | None] = {}
         self._broken: dict[str, StoreError] = {}
+        self._flushed: set[tuple[str, int]] = set()
         for name in sorted(names):
             try:
                 self.input(name)
@@ -154,6 +157,14 @@ class Heads:
         if head is None or version > head.version:
             return None
         return head.at if version == head.version else reader.version_at(self._lake.table(name), version)
+
+    def flush(self, spans: Iterable[Span]) -> None:
+        """Flush the logs of the inputs of a commit, which names their versions: each once."""
+        for span in spans:
+            seen = (span.relation.name, span.upto)
+            if seen not in self._flushed:
+                flush_log(self._lake.table(span.relation.name))
+                self._flushed.add(seen)
 
     def forget(self, name: str) -> None:
         """The table was set aside: its head is to be read again."""

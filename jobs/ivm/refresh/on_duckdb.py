@@ -11,7 +11,7 @@ Of a large table the rows that the rule can make use of are looked up by key, wh
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from strandline.jobs.model.stage import Input
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.rows import Part, PlacedRows
+
+
+_ENGINE: Final = engine_of("duckdb")
 
 
 class DuckDbRuntime(Runtime[str]):
@@ -68,7 +71,6 @@ class DuckDbRuntime(Runtime[str]):
         self._asked: dict[str, list[Keys]] = {}
         self._found: dict[str, PlacedRows] = {}
         self._spans = {span.relation.name: span for span in epoch.spans}
-        self._engine = engine_of(self.dialect)
         path = context.lake.table(epoch.stage.table)
         self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), SELF)
         self._before: PlacedRows | None = None
@@ -83,36 +85,19 @@ class DuckDbRuntime(Runtime[str]):
         if self._table.spec.storage == "keyed":
             self._before = self._table.read(self._head.version if stored else None, self._asked.get(SELF, ()))
             if self._before.without_nulls.issuperset(self._table.spec.key):
-                text = without_null_keys(self._stage, text, self._engine)
+                text = without_null_keys(self._stage, text, _ENGINE)
             text = self._reading(text, SELF, self._before.text)
         return text
 
     def _over_inputs(self, text: str) -> str:
         """The text over the relations of the inputs that it names, of which it is given the columns that it names."""
         whole = text
-        for name, side, each in relations(self._stage, whole, self._engine):
+        for name, side, each in relations(self._stage, whole, _ENGINE):
             asked = self._asked.get(f"{side}_{each.alias}", ())
             keys = {column.rpartition(".")[2] for key in asked for column in key.columns}
-            read = replace(each, relation=self._read(each.relation, whole, keys))
+            read = replace(each, relation=of_columns(each.relation, whole, keys))
             text = self._reading(text, name, self._side(side, read))
         return text
-
-    def _read(self, relation: Relation, text: str, keys: Collection[str]) -> Relation:
-        """The relation with its key, these keys, and the columns whose names stand in a text: it can read no other.
-
-        DuckDB binds every column that it is given, and takes what is in `__state` apart for it.
-        """
-        said = text.lower()
-
-        def named(columns: Columns) -> Columns:
-            wanted = {*relation.key, *keys}
-            return tuple(
-                each for each in columns if each[0] in wanted or self._engine.name(each[0])[1:-1].lower() in said
-            )
-
-        made = replace(relation, columns=named(relation.columns), hidden=named(relation.hidden))
-        # A row has a column at least.
-        return made if made.columns or made.hidden else replace(made, columns=relation.columns[:1])
 
     def _look_up(self, text: str) -> None:
         """Find out by which keys the rule makes use of the large relations that it names."""
@@ -120,14 +105,14 @@ class DuckDbRuntime(Runtime[str]):
         if self._duckdb_engine.kept.arrangements is None or self._moved is None or changed is None:
             return
         large = set()
-        for _, side, each in relations(self._stage, text, self._engine):
+        for _, side, each in relations(self._stage, text, _ENGINE):
             if side != "delta" and self._source(side, each).suits_lookup(self._version(side, each), changed):
                 large.add(f"{side}_{each.alias}")
         if self._table.spec.storage == "keyed" and self._table.suits_lookup(self._head.version, changed):
             large.add(SELF)
         if not large:
             return
-        for number, lookup in plan_lookups(self._stage, self._engine, self._moved).needed(large):
+        for number, lookup in plan_lookups(self._stage, _ENGINE, self._moved).needed(large):
             keys = self._over_inputs(lookup.keys)
             if SELF in keys:
                 keys = self._reading(keys, SELF, self._table.read(self._head.version, self._asked.get(SELF, ())).text)
@@ -138,9 +123,7 @@ class DuckDbRuntime(Runtime[str]):
 
     def keep(self, name: str, settled: str) -> None:
         # A table, since the views that the text reads are about to be made anew.
-        self._connection.execute(
-            f"CREATE TEMP TABLE {self._engine.name(name)} AS SELECT * FROM ({settled}) WHERE {EXISTS}"
-        )
+        self._connection.execute(f"CREATE TEMP TABLE {_ENGINE.name(name)} AS SELECT * FROM ({settled}) WHERE {EXISTS}")
 
     def number(self, text: str) -> int:
         [(found,)] = self._connection.execute(self.run(text, stored=False)).fetchall()
@@ -187,14 +170,31 @@ class DuckDbRuntime(Runtime[str]):
             name = f"{side}_{each.alias}"
             keys, part = self._asked.get(name, ()), self._parts.get(each.alias)
             rows = self._found[name] = source.read(self._version(side, each), keys, part)
-            return self._flat(rows.text, each.relation)
-        changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
+            return flat(rows.text, each.relation)
+        changes = flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return changes
-        return consolidated(each.relation, f"({changes}) AS __raw", self._engine)
+        return consolidated(each.relation, f"({changes}) AS __raw", _ENGINE)
 
-    def _flat(self, rows: str, relation: Relation, *more: str) -> str:
-        """The rows with what they have in `__state` as plain columns."""
-        if not relation.hidden:
-            return rows
-        return f"SELECT {', '.join([*listed(relation, self._engine), *more])} FROM ({rows})"
+
+def of_columns(relation: Relation, text: str, keys: Collection[str] = ()) -> Relation:
+    """The relation with its key, these keys, and the columns whose names stand in a text: it can read no other.
+
+    DuckDB binds every column that it is given, and takes what is in `__state` apart for it.
+    """
+    said = text.lower()
+
+    def named(columns: Columns) -> Columns:
+        wanted = {*relation.key, *keys}
+        return tuple(each for each in columns if each[0] in wanted or _ENGINE.name(each[0])[1:-1].lower() in said)
+
+    made = replace(relation, columns=named(relation.columns), hidden=named(relation.hidden))
+    # A row has a column at least.
+    return made if made.columns or made.hidden else replace(made, columns=relation.columns[:1])
+
+
+def flat(rows: str, relation: Relation, *more: str) -> str:
+    """The rows with what they have in `__state` as plain columns."""
+    if not relation.hidden:
+        return rows
+    return f"SELECT {', '.join([*listed(relation, _ENGINE), *more])} FROM ({rows})"

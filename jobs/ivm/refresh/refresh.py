@@ -20,7 +20,6 @@ from strandline.jobs.ivm.refresh.faults import typed_fault
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.errors import RowFailed
 from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.delta.heads import note
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.failpoints import failpoint
@@ -48,6 +47,7 @@ def refresh_stage(
     refresh: Refresh = "auto",
     *,
     upto: Mapping[str, int] | None = None,
+    untouched: bool = False,
 ) -> StageResult:
     """Bring a stage's table to the heads of its inputs, in at most one commit.
 
@@ -57,6 +57,7 @@ def refresh_stage(
     Args:
         refresh: whether changes are taken in, everything is computed anew, or what is cheaper.
         upto: version per input's name, to stop there; inputs that are not named are read at their heads.
+        untouched: it is known that no change of the inputs changes a row (`jobs.ivm.refresh.passing`).
 
     Raises:
         RefreshFailed: the table was made by another definition.
@@ -71,7 +72,7 @@ def refresh_stage(
         head = _ensured(context, heads, stage, owner)
         epoch = planned(context, stage, owner, head, spans_of(stage, owner, heads, head, upto or {}), refresh)
         planned_at = time.monotonic()
-        result = epoch if isinstance(epoch, StageResult) else _run(context, heads, epoch)
+        result = epoch if isinstance(epoch, StageResult) else _run(context, heads, epoch, untouched=untouched)
     seconds, planned_seconds = time.monotonic() - began, planned_at - began
     return replace(result, seconds=seconds, began=at, planned_seconds=planned_seconds)
 
@@ -84,16 +85,21 @@ def refresh_decided(
     refresh: Refresh = "auto",
     *,
     upto: Mapping[str, int] | None = None,
+    untouched: bool = False,
 ) -> list[StageResult]:
     """Refresh the stages that the policy on errors names, one result each; those in their place when a row fails.
 
     Args:
-        upto: as of `refresh_stage`.
+        upto, untouched: as of `refresh_stage`.
 
     Raises:
         RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
     """
-    return run_decided(heads, decision, lambda each: refresh_stage(context, heads, each, owner, refresh, upto=upto))
+
+    def run(stage: Stage) -> StageResult:
+        return refresh_stage(context, heads, stage, owner, refresh, upto=upto, untouched=untouched)
+
+    return run_decided(heads, decision, run)
 
 
 def run_decided(
@@ -158,12 +164,14 @@ def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> H
     return head
 
 
-def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
+def _run(context: RunContext, heads: Heads, epoch: Epoch, *, untouched: bool) -> StageResult:
     """Compute the epoch and commit it; no commit when no row changes or is late, and the vector is not far behind."""
     record, stage = epoch.record, epoch.stage
-    for span in epoch.spans:
-        flush_log(context.lake.table(span.relation.name))
-    counted, made = committed(context, epoch, anew=epoch.anew)
+    if untouched and epoch.moved is not None:
+        counted, made = record, None
+    else:
+        heads.flush(epoch.spans)
+        counted, made = committed(context, epoch, anew=epoch.anew)
     mode: Mode = "full" if record.mode == "full" else "delta"
     if made is not None:
         failpoint("after-refresh-commit")
@@ -173,6 +181,7 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
         record = replace(
             counted, mode="advance", reason=sentence("{}: no row changes, only the vector moves", record.reason)
         )
+        heads.flush(epoch.spans)
         mode, made = "advance", table_of(context, stage).advance(record)
     heads.moved(stage.table, made)
     return epoch.done(mode, record.reason, made)
