@@ -9,7 +9,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.state_store.delta import reader
-from strandline.state_store.errors import ObjectMissing, SettingsError, VersionGone
+from strandline.state_store.errors import ObjectMissing, SettingsError, StrandlineError, VersionGone
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.report import RunReport
     from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.pull import Answer
     from strandline.jobs.session.apply import Applied, ApplyPlan
     from strandline.jobs.session.python_views import PythonView
+    from strandline.jobs.sql.syntax import Select
 
 
 def open_lake(path: str | Path | None = None, **settings: object) -> Lake:
@@ -159,22 +161,47 @@ class Lake:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
-        from strandline.jobs.catalog.plain_views import expanded
-        from strandline.jobs.catalog.stored_names import stored_statement
-        from strandline.jobs.functions.python.register import Library
-        from strandline.jobs.model.errors import SqlSyntaxError
-        from strandline.jobs.partial.pull import pull
-        from strandline.jobs.sql.statements import Select, parse_one
+        from strandline.jobs.serve.values import python_rows
+
+        found = self._answer(text)
+        return [dict(zip(found.names, row, strict=True)) for row in python_rows(found.table, found.types)]
+
+    def query_arrow(self, text: str) -> pa.Table:
+        """The same as an Arrow table. Raises as `query`."""
+        found = self._answer(text)
+        return found.table.rename_columns(list(found.names))
+
+    def columns(self, text: str) -> dict[str, str]:
+        """The columns that the rows of a SELECT would have, with their types. Raises SqlError, as `query`."""
+        from strandline.jobs.serve.pull import columns_of
 
         catalog = Catalog(self._layout)
-        statement = stored_statement(parse_one(text), catalog.name_map)
-        if not isinstance(statement, Select) or statement.emit is not None:
-            raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)
-        library = Library(catalog.functions.values(), self.settings.functions.modules)
-        found = pull(expanded(statement, catalog), catalog, self._layout, library)
-        return [dict(zip(found.names, row, strict=True)) for row in found.rows]
+        names, types = columns_of(_select(text, catalog), catalog, self._layout)
+        return {name: str(each) for name, each in zip(names, types, strict=True)}
 
     # --- changing -------------------------------------------------------------------------------------------------
+
+    def insert(self, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Append rows to the topic of a stream or table. A table keeps the newest row of each key.
+
+        Args:
+            rows: values by column; one that is left out is NULL. `rowtime` is the time of the event, now by default.
+
+        Returns:
+            The number of rows. The next run of the pipeline takes them in.
+
+        Raises:
+            UnknownName, InvalidQuery: it is no source that can be written.
+            TypeMismatch, EncodeFailed: a value does not fit its column. Nothing was written.
+            SourceUnavailable: the broker or registry does not answer.
+        """
+        from strandline.jobs.session.writes import append
+
+        catalog = Catalog(self._layout)
+        try:
+            return append(catalog.name_map.stored(name), rows, catalog, self.settings, self._layout)
+        except StrandlineError as error:
+            raise catalog.name_map.localized_error(error)  # noqa: B904 - the same error
 
     def apply(self, what: str | Path | ModuleType | PythonView, *, pipeline: str | None = None) -> Applied:
         """Register definitions: all of them, or none. What is there as it is stays, a view that is not is replaced.
@@ -248,6 +275,14 @@ class Lake:
 
         return drain(self.settings, pipeline, session)
 
+    def _answer(self, text: str) -> Answer:
+        from strandline.jobs.functions.python.register import Library
+        from strandline.jobs.partial.pull import answer
+
+        catalog = Catalog(self._layout)
+        library = Library(catalog.functions.values(), self.settings.functions.modules)
+        return answer(_select(text, catalog), catalog, self._layout, library)
+
     def _definition(self, name: str) -> Source | View:
         from strandline.jobs.model.errors import UnknownName
 
@@ -256,3 +291,15 @@ class Lake:
         if isinstance(found, InsertQuery):
             raise UnknownName.among("stream, table or view", name, catalog.relations())
         return found
+
+
+def _select(text: str, catalog: Catalog) -> Select:
+    """The SELECT of a text, over the names that are stored. Raises SqlError: it is another statement, or none."""
+    from strandline.jobs.catalog.stored_names import as_stored
+    from strandline.jobs.model.errors import SqlSyntaxError
+    from strandline.jobs.sql.statements import Select, parse_one
+
+    statement = parse_one(text)
+    if not isinstance(statement, Select) or statement.emit is not None:
+        raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)
+    return as_stored(statement, catalog)

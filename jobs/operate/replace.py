@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,9 @@ from strandline.jobs.catalog.columns_seen import about_to_change
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python.register import Library
+from strandline.jobs.ingest.delta.versions import check_new_columns
+from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ivm.refresh.begun_logs import check_stage
 from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext, SparkSessions
 from strandline.jobs.model import tables
@@ -166,10 +169,26 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
     with changing(settings, definition) as (lock, _):
         if stands(definition, lake):
             return
-        with locked(lake.catalog):
+        origin = origin_of(definition.topic)
+        with ExitStack() as held:
+            if origin is not None:  # a run that goes on would read further rows without the columns
+                held.enter_context(sole_writer(lake, present.pipeline, f"{present.name}/{os.getpid()}"))
+                new = definition.columns[len(present.columns) :]
+                check_new_columns(present, new, _taken(present, lake), origin, settings.storage.options())
+            held.enter_context(locked(lake.catalog))
             _check(present, lake)
             replacements.put(Replacement(definition), lake)
         hand_over(settings, Replacement(definition), lock)
+
+
+def _taken(source: Source, lake: LakeLayout) -> int | None:
+    """The newest version of a table of others of which rows are in the lake."""
+    head = reader.head(lake.table(tables.event_log(source)))
+    offsets = head.record.offsets.get(source.topic, {}) if head is not None else {}
+    origin = origin_of(source.topic)
+    assert origin is not None
+    ends = [end for end in offsets.values() if end > origin.first_version * PLACES]
+    return (max(ends) - 1) // PLACES if ends else None
 
 
 def _check(present: Source, lake: LakeLayout) -> None:

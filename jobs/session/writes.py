@@ -60,10 +60,27 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
                 f"the columns are {', '.join(names)}",
             )
         rows.append({name: evaluate(value, types[name], name) for name, value in zip(names, row, strict=True)})
-    for found in rows:
-        _check_required(source, found)
+    return append(source.name, rows, catalog, settings, lake)
+
+
+def append(
+    name: str, rows: Sequence[Mapping[str, object]], catalog: Catalog, settings: Settings, lake: LakeLayout
+) -> int:
+    """Append rows, values of Python by column, to a source's topic.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        UnknownName, InvalidQuery: as `target_of`.
+        TypeMismatch, EncodeFailed: a value does not fit its column. Nothing was written.
+        SourceUnavailable: the broker or registry does not answer.
+    """
     from strandline.jobs.ingest.produce import insert_rows
 
+    source = source_named(name, catalog)
+    for found in rows:
+        _check_required(source, found)
     return insert_rows(source, rows, settings, lake)
 
 
@@ -85,25 +102,26 @@ def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> So
         UnknownName: there is no such stream or table.
         InvalidQuery: it is a view, or a SOURCE.
     """
-    found = catalog.find(statement.target)
+    try:
+        return source_named(statement.target, catalog)
+    except SqlError as error:
+        raise error.placed(statement.line, statement.column)  # noqa: B904 - the same error
+
+
+def source_named(name: str, catalog: Catalog) -> Source:
+    """Find the source whose topic can be written. Raises as `target_of`, without a place."""
+    found = catalog.find(name)
     if found is None:
         known = (catalog.name_map.of(d.name) for d in catalog.definitions() if isinstance(d, Source))
-        raise UnknownName.among(
-            "stream or table", statement.target, known, line=statement.line, column=statement.column
-        )
+        raise UnknownName.among("stream or table", name, known)
     if not isinstance(found, Source):
         raise InvalidQuery(
             sentence("'{}' is a view: its rows follow from its inputs", Name(found.name)),
-            line=statement.line,
-            column=statement.column,
             hint=sentence("change what it reads: {}", joined(", ", (Text(Name(each)) for each in found.inputs))),
         )
     if found.read_only:
         raise InvalidQuery(
-            sentence("'{}' is a SOURCE: it is read only", Name(found.name)),
-            line=statement.line,
-            column=statement.column,
-            hint="others write its topic",
+            sentence("'{}' is a SOURCE: it is read only", Name(found.name)), hint="others write its topic"
         )
     return found
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import strandline
+from strandline.jobs.operate.verify.findings import Check
+from strandline.jobs.operate.verify.verify import verify
 from tests.support.dbt_project import installed_adapter, run_dbt
 
 SOURCES = """
@@ -106,10 +108,10 @@ class Project:
         (self.folder / name).parent.mkdir(exist_ok=True)
         (self.folder / name).write_text(text)
 
-    def dbt(self, *arguments: str) -> dict[str, tuple[str, str]]:
+    def dbt(self, *arguments: str, failpoint: str = "") -> dict[str, tuple[str, str]]:
         """Run dbt; {name of a node: (its status, its message)}."""
-        found = run_dbt(self.folder, self.adapter, *arguments)
-        return {name.split(".")[2]: each for name, each in found.items()}
+        found = run_dbt(self.folder, self.adapter, *arguments, failpoint=failpoint)
+        return {name.split(".")[3 if name.startswith("unit_test") else 2]: each for name, each in found.items()}
 
 
 @pytest.fixture
@@ -123,6 +125,10 @@ def project(adapter: Path, tmp_path: Path) -> Project:
 
 def by_key(lake: strandline.Lake, name: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values()) for row in lake.arrow(name).to_pylist()), key=str)
+
+
+def lake_checks(project: Project) -> list[Check]:
+    return verify(project.lake.settings, [], deep=True)
 
 
 def test_build_applies_models_and_brings_them_up_to_date_and_docs_describe_them(project: Project) -> None:
@@ -196,20 +202,11 @@ def test_what_has_no_meaning_here_is_an_error_of_its_model(project: Project) -> 
     project.write("models/several.sql", PROJECT["models/newest.sql"].split("QUALIFY")[0])
     project.write("models/broken.sql", "SELECT nope FROM {{ source('shop', 'orders') }}")
     project.write("models/kept.sql", "{{ config(options={'state': 'shared'}) }} SELECT 1 AS one")
-    project.write(
-        "snapshots/old.sql",
-        "{% snapshot old %}{{ config(unique_key='a', strategy='check', check_cols='all') }} SELECT 1 AS a "
-        "{% endsnapshot %}",
-    )
-    found = project.dbt(
-        "build", "--select", "several", "broken", "kept", "old", "no_negative", "daily", "--store-failures"
-    )
-    assert {name for name, (status, _) in found.items() if status == "error"} >= {"several", "broken", "kept", "old"}
+    found = project.dbt("build", "--select", "several", "broken", "kept", "daily")
+    assert {name for name, (status, _) in found.items() if status == "error"} >= {"several", "broken", "kept"}
     assert "1 values of unique_key (customer_id) have several rows" in found["several"][1]
     assert "[sql.unknown_name] unknown column 'nope' (line 2, column 12)" in found["broken"][1]
     assert "options are for views whose rows are kept" in found["kept"][1]
-    assert "snapshots are views here" in found["old"][1]
-    assert "failures of tests are not stored" in found["no_negative"][1]
     assert found["daily"][0] == "success"
 
 
@@ -253,3 +250,174 @@ select * from final
         "leek",
     ]
     assert project.lake.describe("clock")["pipeline"] == "clock"
+
+
+# --- snapshots ------------------------------------------------------------------------------------------------------
+
+SNAPSHOT = """
+{% snapshot prices %}
+{{ config(unique_key='order_id', schema='history', STRATEGY) }}
+SELECT order_id, product, amount, ordered_at FROM {{ source('shop', 'orders') }}
+{% endsnapshot %}
+"""
+BY_TIME = "strategy='timestamp', updated_at='ordered_at', hard_deletes='invalidate'"
+BY_VALUES = "strategy='check', check_cols=['amount'], hard_deletes='new_record'"
+
+
+def snapshotted(project: Project, *columns: str) -> list[tuple[object, ...]]:
+    """These columns, and whether the row is the present one."""
+    rows = project.lake.query(f"SELECT {', '.join(columns)}, dbt_valid_to IS NULL AS present FROM prices")
+    return sorted((tuple(row.values()) for row in rows), key=str)
+
+
+def test_a_snapshot_keeps_what_a_row_was_and_when(project: Project) -> None:
+    project.write("snapshots/prices.sql", SNAPSHOT.replace("STRATEGY", BY_TIME))
+    assert project.dbt("snapshot")["prices"] == ("success", "3 rows begin, 0 end")
+    lake = project.lake
+    assert lake.describe("prices")["pipeline"] == "shop_history"
+    # A view over a snapshot is maintained as any: once for each row that begins or ends.
+    lake.execute("CREATE MATERIALIZED VIEW kept AS SELECT order_id, COUNT(*) AS n FROM prices GROUP BY order_id")
+    assert project.dbt("snapshot")["prices"] == ("success", "0 rows begin, 0 end")
+    lake.execute(
+        "INSERT INTO orders VALUES (1, 1, 'leek', 6.00, '2026-02-01T00:00:00');"
+        "INSERT INTO orders VALUES (4, 2, 'kale', 1.00, '2026-02-02T00:00:00');"
+        "UPDATE orders SET amount = 9.00 WHERE order_id = 2;"  # at the same time: no change, as dbt has it
+        "DELETE FROM orders WHERE order_id = 3"
+    )
+    assert project.dbt("snapshot")["prices"] == ("success", "2 rows begin, 2 end")
+    assert snapshotted(project, "order_id", "amount") == [
+        (1, Decimal("5.00"), False),
+        (1, Decimal("6.00"), True),
+        (2, Decimal("50.00"), True),
+        (3, Decimal("7.50"), False),
+        (4, Decimal("1.00"), True),
+    ]
+    [first] = lake.query("SELECT dbt_valid_from, dbt_valid_to FROM prices WHERE amount = 5.00")
+    assert [each.isoformat()[:10] for each in first.values()] == ["2026-01-01", "2026-02-01"]
+    lake.drain("default")
+    assert by_key(lake, "kept") == [(1, 2), (2, 1), (3, 1), (4, 1)]
+    assert [check for check in lake_checks(project) if check.ok is False] == []
+
+
+def test_a_snapshot_by_values_with_rows_that_say_that_one_is_gone_and_a_new_column(project: Project) -> None:
+    project.write("snapshots/prices.sql", SNAPSHOT.replace("STRATEGY", BY_VALUES))
+    assert project.dbt("snapshot")["prices"] == ("success", "3 rows begin, 0 end")
+    project.lake.execute(
+        "UPDATE orders SET product = 'figs' WHERE order_id = 1; UPDATE orders SET amount = NULL WHERE order_id = 2;"
+        "DELETE FROM orders WHERE order_id = 3"
+    )
+    assert project.dbt("snapshot")["prices"] == ("success", "2 rows begin, 2 end")
+    expected = [
+        (1, Decimal("5.00"), "False", True),
+        (2, Decimal("50.00"), "False", False),
+        (2, None, "False", True),
+        (3, Decimal("7.50"), "False", False),
+        (3, Decimal("7.50"), "True", True),
+    ]
+    assert snapshotted(project, "order_id", "amount", "dbt_is_deleted") == expected
+    wider = SNAPSHOT.replace("STRATEGY", BY_VALUES).replace("ordered_at FROM", "ordered_at, customer_id FROM")
+    project.write("snapshots/prices.sql", wider)
+    project.lake.execute("INSERT INTO orders VALUES (3, 1, 'pear', 8.00, '2026-01-20T11:00:00')")
+    assert project.dbt("snapshot")["prices"] == ("success", "1 rows begin, 1 end")
+    assert snapshotted(project, "order_id", "amount", "customer_id", "dbt_is_deleted")[-3:] == [
+        (3, Decimal("7.50"), None, "False", False),
+        (3, Decimal("7.50"), None, "True", False),
+        (3, Decimal("8.00"), 1, "False", True),
+    ]
+
+
+@pytest.mark.kill
+def test_a_snapshot_that_is_killed_is_taken_as_a_whole_and_once(project: Project) -> None:
+    project.write("snapshots/prices.sql", SNAPSHOT.replace("STRATEGY", BY_VALUES))
+    project.dbt("snapshot", failpoint="after-snapshot-merge")
+    project.lake.execute("UPDATE orders SET amount = 6.00 WHERE order_id = 1; DELETE FROM orders WHERE order_id = 2")
+    project.dbt("snapshot", failpoint="after-snapshot-merge")
+    assert project.dbt("snapshot")["prices"] == ("success", "0 rows begin, 0 end")
+    assert snapshotted(project, "order_id", "amount", "dbt_is_deleted") == [
+        (1, Decimal("5.00"), "False", False),
+        (1, Decimal("6.00"), "False", True),
+        (2, Decimal("50.00"), "False", False),
+        (2, Decimal("50.00"), "True", True),
+        (3, Decimal("7.50"), "False", True),
+    ]
+
+
+def test_a_snapshot_whose_key_is_not_unique_writes_nothing(project: Project) -> None:
+    project.write(
+        "snapshots/prices.sql",
+        SNAPSHOT.replace("STRATEGY", BY_TIME).replace("unique_key='order_id'", "unique_key=['customer_id', 'product']"),
+    )
+    project.write(
+        "snapshots/prices.sql",
+        (project.folder / "snapshots/prices.sql")
+        .read_text()
+        .replace("product, amount", "customer_id, product, amount"),
+    )
+    assert project.dbt("snapshot")["prices"][0] == "success"
+    project.lake.execute(
+        "INSERT INTO orders VALUES (5, 1, 'leek', 1.00, '2026-03-01T00:00:00'), "
+        "(6, 1, 'leek', 2.00, '2026-03-02T00:00:00')"
+    )
+    status, said = project.dbt("snapshot")["prices"]
+    assert (status, "1 values of unique_key have several rows" in said, "1, leek" in said) == ("error", True, True)
+    assert len(snapshotted(project, "order_id")) == 3
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+
+def test_failures_are_stored_as_a_view_that_goes_on_saying_what_fails(project: Project) -> None:
+    project.write("tests/no_cheap.sql", "SELECT product, amount FROM {{ ref('cheap') }} WHERE amount < 6")
+    found = project.dbt("build", "--store-failures")
+    assert found["no_cheap"] == ("fail", "Got 1 result, configured to fail if != 0")
+    assert found["no_negative"][0] == "pass"
+    lake = project.lake
+    assert lake.describe("no_cheap")["pipeline"] == "shop_dbt_test__audit"
+    assert by_key(lake, "no_cheap") == [("leek", Decimal("5.00"))]
+    lake.execute("INSERT INTO orders VALUES (9, 1, 'kale', 2.00, '2026-01-01T10:00:00')")
+    lake.drain("sources")
+    lake.drain("shop_dbt_test__audit")
+    assert by_key(lake, "no_cheap") == [("kale", Decimal("2.00")), ("leek", Decimal("5.00"))]
+    again = project.dbt("test", "--select", "no_cheap", "--store-failures")
+    assert again["no_cheap"] == ("fail", "Got 2 results, configured to fail if != 0")
+
+
+def test_unit_tests_of_models(project: Project) -> None:
+    project.dbt("build", "--exclude-resource-type", "unit_test")
+    project.write(
+        "models/units.yml",
+        """
+unit_tests:
+  - name: days_are_summed
+    model: daily
+    given:
+      - input: source('shop', 'orders')
+        rows:
+          - {order_id: 1, amount: 1.50, ordered_at: '2026-01-01T10:00:00'}
+          - {order_id: 2, amount: 2.50, ordered_at: '2026-01-01T23:00:00'}
+          - {order_id: 3, ordered_at: '2026-01-02T00:00:00'}
+    expect:
+      rows: [{day: '2026-01-01', orders: 2, amount: 4.00}, {day: '2026-01-02', orders: 1, amount: null}]
+  - name: countries_are_named
+    model: per_country
+    given:
+      - {input: ref('sold'), format: sql, rows: "select 'it' as country, cast(3 as decimal(10, 2)) as amount"}
+      - {input: ref('countries'), rows: [{code: it, name: Italy}, {code: no, name: Norway}]}
+    expect: {rows: [{name: Italy, amount: 3.00}]}
+  - name: of_nothing_nothing
+    model: cheap_count
+    given: [{input: ref('cheap'), rows: []}]
+    expect: {rows: []}
+  - name: wrong
+    model: cheap_count
+    given: [{input: ref('cheap'), rows: [{product: leek}]}]
+    expect: {rows: [{product: leek, n: 2}]}
+""",
+    )
+    found = project.dbt("test", "--select", "test_type:unit")
+    assert {name: status for name, (status, _) in found.items()} == {
+        "days_are_summed": "pass",
+        "countries_are_named": "pass",
+        "of_nothing_nothing": "pass",
+        "wrong": "fail",
+    }

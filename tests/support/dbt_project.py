@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,13 +25,17 @@ def installed_adapter(folder: Path) -> Path:
     return out
 
 
-def run_dbt(folder: Path, adapter: Path, *arguments: str) -> dict[str, tuple[str, str]]:
+def run_dbt(folder: Path, adapter: Path, *arguments: str, failpoint: str = "") -> dict[str, tuple[str, str]]:
     """Run dbt in a project's folder, in which its profile is; {unique id of a node: (its status, its message)}.
 
+    Args:
+        failpoint: where dbt is killed; then there is nothing to return.
+
     Raises:
-        AssertionError: dbt did not come to its nodes; what it printed.
+        AssertionError: dbt did not come to its nodes, or was not killed; what it printed.
     """
     environment = {name: each for name, each in os.environ.items() if not name.startswith("STRANDLINE_")}
+    environment |= {"STRANDLINE_FAILPOINT": failpoint} if failpoint else {}
     environment |= {
         "PYTHONPATH": f"{adapter}{os.pathsep}{ROOT}",
         "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
@@ -46,6 +51,9 @@ def run_dbt(folder: Path, adapter: Path, *arguments: str) -> dict[str, tuple[str
         text=True,
         check=False,
     )
+    if failpoint:
+        assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+        return {}
     assert written.is_file(), done.stdout + done.stderr
     results = json.loads(written.read_text())["results"]
     return {each["unique_id"]: (each["status"], each["message"] or "") for each in results}

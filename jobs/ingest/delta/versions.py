@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.ingest.delta.table import ForeignDelta
 from strandline.jobs.ingest.foreign.table import mark_of
-from strandline.jobs.model.errors import DeltaMissing
+from strandline.jobs.model.errors import DeltaMissing, InvalidQuery, TypeMismatch, UnknownName
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.storage.open import lake_path
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from strandline.jobs.ingest.foreign.origin import Kind
+    from strandline.jobs.ingest.foreign.origin import Kind, Origin
     from strandline.jobs.ingest.foreign.table import Changes
+    from strandline.jobs.model.definitions import Column, Source
     from strandline.state_store.storage.open import StorageOptions
 
 
@@ -26,6 +28,45 @@ def open_delta(location: str, options: StorageOptions) -> ForeignDelta:
         return ForeignDelta(lake_path(location, options))
     except SettingsError as error:
         raise DeltaMissing(f"'{location}' names no Delta table: {error.message}", hint=error.hint) from error
+
+
+def check_new_columns(
+    source: Source, columns: Sequence[Column], taken: int | None, origin: Origin, options: StorageOptions
+) -> None:
+    """Check that a source over a Delta table can get columns which the table got: no row was read without a value of
+    theirs. The rows that are in the lake have NULL there, as the table has.
+
+    Args:
+        taken: the newest version of which rows were read; None: none was.
+
+    Raises:
+        UnknownName, TypeMismatch: the table has no such column, or one of another type.
+        InvalidQuery: it had the column when rows were read.
+        DeltaMissing, DeltaVersionGone: the table, or the schema of that version, cannot be read.
+    """
+    table = open_delta(origin.location, options)
+    there = {node.name: node for node in table.schema(table.head()).columns}
+    before = {(node.physical, node.id) for node in table.schema(taken).columns} if taken is not None else set()
+    for column in columns:
+        node = there.get(column.name)
+        if node is None:
+            raise UnknownName.among("column", column.name, there)
+        if node.type != column.type:
+            raise TypeMismatch(
+                f"column '{column.name}' is {node.type or node.said} in '{origin.location}', not {column.type}"
+            )
+        if (node.physical, node.id) in before:
+            raise InvalidQuery(
+                sentence(
+                    "'{}' cannot get column '{}': '{}' has had it since version {} or before, and the rows up to there "
+                    "were read without it",
+                    Name(source.name),
+                    column.name,
+                    origin.location,
+                    taken,
+                ),
+                hint="DROP the source with its views, and CREATE it again; it begins with the table as it is now",
+            )
 
 
 class DeltaVersions:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from strandline.jobs.ingest.foreign.origin import origin_of
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Column, InsertQuery, Source
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError
@@ -119,10 +120,19 @@ def extended(present: Source, following: Source, catalog: Catalog) -> Source:
         InvalidQuery: it is a SOURCE, as ksqlDB has it.
         NameInUse: a query into the stream does not give the columns.
     """
-    # The columns of a change stream are those of a table in a database, which gets new ones in the course of time.
-    if present.read_only and not present.change_stream:
+    # The columns of a change stream are those of a table in a database, which gets new ones in the course of time. So
+    # does a Delta table, of which `alter_source` checks that none was there when rows were read.
+    of_delta = _of_delta(present)
+    if present.read_only and not present.change_stream and not of_delta:
         raise InvalidQuery(
             sentence("'{}' is a SOURCE: it cannot be altered", Name(present.name)), hint="drop it, and create it again"
+        )
+    if of_delta and present.kind == "table" and not present.key:
+        raise InvalidQuery(
+            sentence(
+                "'{}' has no KEY: its rows are told apart by all of their values, so it gets no columns", present.name
+            ),
+            hint="drop it, and create it again; with KEY it can get columns",
         )
     new = following.columns[len(present.columns) :]
     feeding = [query.name for query in catalog.insert_queries(present.name)]
@@ -139,6 +149,11 @@ def extended(present: Source, following: Source, catalog: Catalog) -> Source:
             hint="a stream that queries insert into cannot get columns: DROP it, and CREATE it and the queries again",
         )
     return replace(following, pipeline=present.pipeline, added=present.added + len(new))
+
+
+def _of_delta(source: Source) -> bool:
+    origin = origin_of(source.topic)
+    return origin is not None and origin.kind == "delta"
 
 
 def broken_by(present: Source, following: Source, catalog: Catalog) -> dict[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import strandline
-from strandline.jobs.model.errors import InvalidQuery, SqlSyntaxError, UnknownName
+from strandline.jobs.model.errors import EncodeFailed, InvalidQuery, SqlSyntaxError, TypeMismatch, UnknownName
 from strandline.state_store.errors import SettingsError, TableMissing, VersionGone
 from strandline.state_store.layout import LakeLayout
 from tests.support.lake_tables import append, delete
@@ -82,6 +85,45 @@ def test_statements_are_executed_and_definitions_described(opened: strandline.La
         opened.execute("SELECT * FROM in_oslo")
     with pytest.raises(UnknownName):
         opened.describe("nope")
+
+
+def test_rows_of_a_select_as_arrow_and_its_columns_alone(opened: strandline.Lake) -> None:
+    text = "SELECT package_id AS id, CAST('1.50' AS DECIMAL(9, 2)) AS price FROM package_locations"
+    assert opened.query_arrow(text).to_pylist() == [{"id": 2, "price": Decimal("1.50")}]
+    empty = opened.query_arrow(f"{text} WHERE package_id > 7")
+    assert (empty.num_rows, empty.schema.types) == (0, [pa.int64(), pa.decimal128(9, 2)])
+    assert opened.columns(text) == {"id": "BIGINT", "price": "DECIMAL(9, 2)"}
+    with pytest.raises(UnknownName):
+        opened.columns("SELECT nope FROM package_locations")
+
+
+def test_rows_of_python_are_inserted(tmp_path: Path) -> None:
+    lake = strandline.open_lake(str(tmp_path / "lake"))
+    lake.execute(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, at TIMESTAMP, price DECIMAL(9, 2), tags ARRAY<VARCHAR>, n INT NOT NULL)"
+        ";CREATE MATERIALIZED VIEW v AS SELECT SUM(price) AS price FROM t; ALTER TABLE t RENAME TO prices;"
+    )
+    at = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
+    row = {"id": 1, "at": at, "price": Decimal("1.50"), "tags": ["a", "ü"], "n": 1}
+    assert lake.insert("prices", [row, {"id": 2, "n": 2}]) == 2
+    assert lake.insert("prices", [{**row, "price": Decimal("2.50")}]) == 1
+    assert lake.insert("prices", []) == 0
+    lake.drain("default")
+    assert lake.query("SELECT * FROM prices WHERE id = 1") == [{**row, "price": Decimal("2.50")}]
+    assert lake.query("SELECT * FROM v") == [{"price": Decimal("2.50")}]
+    refused: list[tuple[str, dict[str, object], type[Exception], str]] = [
+        ("nope", row, UnknownName, "unknown stream or table 'nope'"),
+        ("t", row, UnknownName, "`t` is called 'prices' now"),
+        ("v", row, InvalidQuery, "'v' is a view"),
+        ("prices", {**row, "n": None}, TypeMismatch, "column 'n' is NOT NULL"),
+        ("prices", {**row, "price": "much"}, EncodeFailed, "price"),
+        ("prices", {**row, "nope": 1}, EncodeFailed, "'prices' has no column 'nope'"),
+    ]
+    for name, wrong, error, why in refused:
+        with pytest.raises(error, match=why):
+            lake.insert(name, [{"id": 7, "n": 7}, wrong])
+    lake.drain("default")
+    assert lake.query("SELECT COUNT(*) AS n FROM prices") == [{"n": 2}]
 
 
 def test_the_package_loads_neither_spark_nor_dagster() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
@@ -114,7 +114,7 @@ class StrandlineConnectionManager(BaseConnectionManager):
             if not fetch:
                 return AdapterResponse(self.apply(sql)), empty_table()
             rows = self.lake.query(sql)[:limit]
-            table = table_from_data_flat(rows, list(rows[0])) if rows else empty_table()
+            table = table_from_data_flat(rows, list(rows[0] if rows else self.lake.columns(sql)))
             return AdapterResponse(f"SELECT {len(rows)}", rows_affected=len(rows)), table
 
     def apply(self, sql: str, pipeline: str | None = None) -> str:
@@ -136,15 +136,45 @@ class StrandlineConnectionManager(BaseConnectionManager):
             return False
         with self.exception_handler(f"drain of {name}"), _ONE_AT_A_TIME:
             *below, own = _pipelines(name, self.lake)
-            for pipeline in below:
-                try:
-                    self.lake.drain(pipeline)
-                except strandline.StrandlineError as error:
-                    if error.code != "store.writer_busy":
-                        raise
-                    logger.info(f"pipeline {pipeline} is left to its own run: {error.message}")
+            self._drain(below)
             self.lake.drain(own)
         return True
+
+    def drain_own(self, name: str) -> None:
+        """Bring a definition's own pipeline up to date.
+
+        Raises:
+            DbtDatabaseError: it runs elsewhere.
+        """
+        with self.exception_handler(f"drain of {name}"), _ONE_AT_A_TIME:
+            pipeline = self.lake.describe(name)["pipeline"]
+            try:
+                self.lake.drain(pipeline)
+            except strandline.StrandlineError as error:
+                if error.code != "store.writer_busy":
+                    raise
+                raise DbtDatabaseError(
+                    f"{name} is in the pipeline '{pipeline}', which runs elsewhere: nobody waits for that run here. "
+                    f"Give it a schema of its own (config(schema='…'))"
+                ) from error
+
+    def drain_below(self, names: Iterable[str]) -> None:
+        """Bring what a snapshot reads up to date, as `drain` does it; what runs elsewhere is left to its run."""
+        credentials = self.get_thread_connection().credentials
+        assert isinstance(credentials, StrandlineCredentials)
+        if credentials.drain:
+            with self.exception_handler(f"drain of {', '.join(names)}"), _ONE_AT_A_TIME:
+                found = dict.fromkeys(pipeline for name in names for pipeline in _pipelines(name, self.lake))
+                self._drain(found)
+
+    def _drain(self, pipelines: Iterable[str]) -> None:
+        for pipeline in pipelines:
+            try:
+                self.lake.drain(pipeline)
+            except strandline.StrandlineError as error:
+                if error.code != "store.writer_busy":
+                    raise
+                logger.info(f"pipeline {pipeline} is left to its own run: {error.message}")
 
 
 def _set_clock(lake: strandline.Lake, every: str) -> None:

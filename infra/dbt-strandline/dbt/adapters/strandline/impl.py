@@ -12,6 +12,7 @@ from dbt.adapters.base.column import Column as BaseColumn
 from dbt.adapters.contracts.relation import Policy, RelationType
 from dbt.adapters.strandline.connections import StrandlineConnectionManager
 from dbt.adapters.strandline.seeds import written
+from dbt.adapters.strandline.snapshots import Snapshot
 from dbt_common.clients.agate_helper import DEFAULT_TYPE_TESTER
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -159,13 +160,80 @@ class StrandlineAdapter(BaseAdapter):
         with self.connections.exception_handler(f"rename {from_relation}"):
             self.connections.apply(f"ALTER VIEW {from_relation} RENAME TO {to_relation}")
 
+    def get_column_schema_from_query(self, sql: str) -> list[BaseColumn]:
+        """The columns that a SELECT would have; it is not run."""
+        with self.connections.exception_handler(sql):
+            return [self.Column(name, kind) for name, kind in self.connections.lake.columns(sql).items()]
+
     def expand_column_types(self, goal: BaseRelation, current: BaseRelation) -> None:
         """Do nothing: a view has the types of its SELECT."""
+
+    @available
+    def define(self, relation: BaseRelation, sql: str) -> str:
+        """Execute the statement that defines a relation, in the pipeline of its schema; what it did, in words."""
+        with self.connections.exception_handler(sql):
+            return self.connections.apply(sql, str(relation.schema))
 
     @available
     def drain(self, relation: BaseRelation) -> bool:
         """Bring a model up to date, with all of its pipeline and of those below; False: others do."""
         return self.connections.drain(str(relation.identifier))
+
+    @available
+    def drain_own(self, relation: BaseRelation) -> None:
+        """Bring what dbt alone asks, a snapshot or stored failures, up to date, whatever the profile says of `drain`.
+
+        Raises:
+            DbtDatabaseError: its pipeline runs elsewhere.
+        """
+        self.connections.drain_own(str(relation.identifier))
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    @available
+    def drain_below(self, names: list[str]) -> None:
+        """Bring what a snapshot reads up to date, before it is taken.
+
+        Args:
+            names: of all that it reads, also through ephemeral models, which the lake does not have, and plain views.
+        """
+        there = set(self.connections.lake.names()) - set(self.connections.lake.plain_views())
+        self.connections.drain_below([name for name in names if name in there])
+
+    @available
+    def make_snapshot(self, relation: BaseRelation, sql: str, key: str) -> None:
+        """Make the table of a snapshot, with the columns of its first rows but not these, and the source over it."""
+        with self.connections.exception_handler(sql):
+            snapshot = self._snapshot(relation, key)
+            snapshot.make(sql)
+        self.define(relation, snapshot.declaration)
+        self.cache_added(relation)
+
+    @available
+    def take_snapshot(self, relation: BaseRelation, sql: str, key: str, valid_to: str) -> str:
+        """Merge the rows that end and begin into a snapshot; how many, in words.
+
+        Args:
+            sql: dbt's own text for the strategy.
+            key, valid_to: what these columns of it are called.
+
+        Raises:
+            DbtRuntimeError: `unique_key` is not unique.
+        """
+        snapshot = self._snapshot(relation, key)
+        self.drain_own(relation)  # what a snapshot that was killed has merged
+        with self.connections.exception_handler(sql):
+            new = snapshot.new_columns(sql)
+            if new:
+                snapshot.add_columns(new, sql)
+                for name, kind in new.items():
+                    self.define(relation, f"ALTER TABLE {relation} ADD COLUMN {self.quote(name)} {kind}")
+            ended, begun = snapshot.take(sql, valid_to)
+        self.drain_own(relation)
+        return f"{begun} rows begin, {ended} end"
+
+    def _snapshot(self, relation: BaseRelation, key: str) -> Snapshot:
+        return Snapshot(str(relation.identifier), key, self.connections.lake)
 
     @available
     def check_unique(self, relation: BaseRelation, unique_key: str | list[str]) -> None:

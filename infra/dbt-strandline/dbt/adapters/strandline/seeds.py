@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+from dbt.adapters.strandline.storage import storage_options
 from dbt_common.exceptions import DbtRuntimeError
 from deltalake import DeltaTable, write_deltalake
 
@@ -34,7 +35,7 @@ def written(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[str |
     wanted = _typed(name, columns, rows)
     shape = sha256(str(wanted.schema).encode()).hexdigest()[:8]
     place = f"{str(settings.lake).rstrip('/')}/seeds/{name}-{shape}"
-    storage = _storage(settings)
+    storage = storage_options(settings)
     if not DeltaTable.is_deltatable(place, storage_options=storage) or _differ(
         pa.table(DeltaTable(place, storage_options=storage).to_pyarrow_table()), wanted
     ):
@@ -65,18 +66,3 @@ def _differ(one: pa.Table, other: pa.Table) -> bool:
         text = "SELECT COUNT(*) FROM ((FROM {0} EXCEPT ALL FROM {1}) UNION ALL (FROM {1} EXCEPT ALL FROM {0}))"
         (found,) = connection.execute(text.format("one", "other")).fetchall()
     return bool(found[0])
-
-
-def _storage(settings: Settings) -> dict[str, str]:
-    """The lake's own keys in the words of deltalake."""
-    said = settings.storage.options().with_environment()
-    named = {
-        "AWS_ENDPOINT_URL": said.endpoint,
-        "AWS_REGION": said.region,
-        "AWS_ACCESS_KEY_ID": said.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": said.secret_access_key,
-        "AWS_SESSION_TOKEN": said.session_token,
-        "AWS_ALLOW_HTTP": "true" if said.allow_http else None,
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true" if said.virtual_hosted_style else None,
-    }
-    return {name: value for name, value in named.items() if value}

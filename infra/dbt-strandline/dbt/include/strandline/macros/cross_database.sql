@@ -24,3 +24,7 @@
 {% macro strandline__snapshot_string_as_time(timestamp) -%}
   {{ return("CAST('" ~ timestamp ~ "' AS TIMESTAMP)") }}
 {%- endmacro %}
+
+{% macro strandline__get_columns_in_relation(relation) -%}
+  {{ return(adapter.get_columns_in_relation(relation)) }}
+{%- endmacro %}

@@ -21,10 +21,11 @@
   {%- if config.get('grants') -%}
     {{ exceptions.raise_compiler_error("grants are the storage's: a lake has none") }}
   {%- endif -%}
-  {% call statement('main') -%}
+  {%- set definition -%}
     CREATE OR REPLACE MATERIALIZED VIEW {{ target }}{{ strandline__with_options() }} AS
     {{ sql }}
-  {%- endcall %}
+  {%- endset -%}
+  {% call noop_statement('main', adapter.define(target, definition)) -%}{{ definition }}{%- endcall %}
   {%- set drained = adapter.drain(target) -%}
   {%- if drained and config.get('unique_key') -%}
     {%- do adapter.check_unique(target, config.get('unique_key')) -%}
@@ -55,10 +56,11 @@
   {%- if config.get('options') -%}
     {{ exceptions.raise_compiler_error("options are for views whose rows are kept: materialized='materialized_view'") }}
   {%- endif -%}
-  {% call statement('main') -%}
+  {%- set definition -%}
     CREATE OR REPLACE VIEW {{ target }} AS
     {{ sql }}
-  {%- endcall %}
+  {%- endset -%}
+  {% call noop_statement('main', adapter.define(target, definition)) -%}{{ definition }}{%- endcall %}
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target]}) }}
 {% endmaterialization %}
@@ -70,26 +72,11 @@
   {{ run_hooks(pre_hooks) }}
   {%- set place = adapter.write_seed(target, rows, config.get('column_types') or {}) -%}
   {%- do adapter.drop_if_other(target, place, should_full_refresh()) -%}
-  {% call statement('main') -%}
+  {%- set definition -%}
     CREATE TABLE IF NOT EXISTS {{ target }} WITH (DELTA = '{{ place.replace("'", "''") }}')
-  {%- endcall %}
+  {%- endset -%}
+  {% call noop_statement('main', adapter.define(target, definition)) -%}{{ definition }}{%- endcall %}
   {%- do adapter.drain(target) -%}
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target]}) }}
 {% endmaterialization %}
-
-{% materialization snapshot, adapter='strandline' %}
-  {{ exceptions.raise_compiler_error("snapshots are views here: docs/recipes/scd2.md of Strandline") }}
-{% endmaterialization %}
-
-{% materialization unit, adapter='strandline' %}
-  {{ exceptions.raise_compiler_error("unit tests of dbt are not supported: `strandline test` runs given rows, with updates and deletes") }}
-{% endmaterialization %}
-
-{% macro strandline__create_table_as(temporary, relation, compiled_code, language='sql') -%}
-  {{ exceptions.raise_compiler_error("failures of tests are not stored: run the test's SELECT") }}
-{%- endmacro %}
-
-{% macro strandline__create_view_as(relation, sql) -%}
-  {{ exceptions.raise_compiler_error("failures of tests are not stored: run the test's SELECT") }}
-{%- endmacro %}

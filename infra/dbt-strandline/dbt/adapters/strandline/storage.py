@@ -1,0 +1,23 @@
+"""The keys of the lake's storage, for what deltalake writes beside the lake's own tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strandline.jobs.model.settings import Settings
+
+
+def storage_options(settings: Settings) -> dict[str, str]:
+    """The lake's own keys in the words of deltalake."""
+    said = settings.storage.options().with_environment()
+    named = {
+        "AWS_ENDPOINT_URL": said.endpoint,
+        "AWS_REGION": said.region,
+        "AWS_ACCESS_KEY_ID": said.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": said.secret_access_key,
+        "AWS_SESSION_TOKEN": said.session_token,
+        "AWS_ALLOW_HTTP": "true" if said.allow_http else None,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true" if said.virtual_hosted_style else None,
+    }
+    return {name: value for name, value in named.items() if value}
