@@ -10,26 +10,22 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from strandline.jobs.ingest.decode import decoded_columns
 from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import Offsets, cut, cut_bytes
 from strandline.jobs.ingest.ranges import NEVER, Range
-from strandline.jobs.ingest.read_ahead import ReadAhead
 from strandline.jobs.ingest.source import TopicsReader
 from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
-from strandline.jobs.model.settings import local_cores
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.duckdb.table import DuckDBTable
-from strandline.state_store.errors import StrandlineError
 from strandline.state_store.tablespec import schema_json
 
 if TYPE_CHECKING:
@@ -46,18 +42,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = 16 << 20
 """Of the records of a small micro-batch: decoded and with their digest they take a few times as much memory."""
-_ROWS_OF_A_PART: Final = 5
-"""Micro-batches that are small in the first part of what is not. Each part after it is twice as large, up to the limits
-of a micro-batch: the first rows are there soon, and five million records take eight epochs, not fifty, each of which
-costs as much as to read a hundred thousand records."""
-_BYTES_OF_A_PART: Final = 4 * _MOST_BYTES
-"""Of the records of a part at most: one is read while the one before it is written."""
-_ROWS_ALONE: Final = 250
-_BYTES_ALONE: Final = 32 * _MOST_BYTES
-"""Micro-batches that are small, and bytes, that the driver has taken in before a session would: a JVM and Spark's first
-query take some nine seconds, in which it takes in as much (docs/design/0052)."""
-_CORES_WORTH_TASKS: Final = 3
-"""Cores from which on tasks take in more than the driver: each of them takes in less than the half of what it does."""
+_READERS: Final = 8
+"""Ranges that are read side by side: each waits for its broker most of the time."""
 
 Part = tuple[list[pa.RecordBatch], list[Range]]
 """What a micro-batch holds of one source: rows, and the ranges they are of."""
@@ -71,6 +57,9 @@ class SmallBatches:
     Args:
         checkpoint: the query's.
         available_now: those that `waiting` gives end where the topics end now.
+
+    Attributes:
+        reader, log: what plans them, and the topics, for the thread that plans.
     """
 
     def __init__(
@@ -79,17 +68,13 @@ class SmallBatches:
         self.start = reading.start
         self.reading = reading
         self._most_rows = reading.settings.ingest.driver_rows
-        self._log = open_log(reading.settings, reading.lake)
+        self.log = open_log(reading.settings, reading.lake)
         schema = arrow_schema(schema_json(decoded_columns(reading.sources)))
-        self._reader = TopicsReader(reading, schema)
+        self.reader = TopicsReader(reading, schema)
         if available_now:
-            self._reader.prepareForTriggerAvailableNow()
+            self.reader.prepareForTriggerAvailableNow()
         self._checkpoint = checkpoint
         self.duckdb_engine = duckdb_engine
-        self._ahead: ReadAhead | None = None
-        self._next: Bounds | None = None
-        """Of the part that is read ahead."""
-        self._part_rows, self._part_bytes = self._most_rows * _ROWS_OF_A_PART, _MOST_BYTES
 
     def bounds(self, number: int) -> Bounds | None:
         """Where a micro-batch begins and ends, as Spark's query has noted; None when the notes are not as expected.
@@ -109,9 +94,7 @@ class SmallBatches:
             SourceUnavailable: the brokers do not answer.
         """
         start, end = bounds
-        return (
-            cut(start, end, self._most_rows, self._log) == end and cut_bytes(start, end, _MOST_BYTES, self._log) == end
-        )
+        return cut(start, end, self._most_rows, self.log) == end and cut_bytes(start, end, _MOST_BYTES, self.log) == end
 
     def ranges(self, bounds: Bounds) -> list[TopicRange]:
         """What a micro-batch reads.
@@ -120,7 +103,7 @@ class SmallBatches:
             OffsetsVanished: retention removed records of a range, or its partition is gone.
         """
         start, end = bounds
-        return self._reader.partitions({"topics": start}, {"topics": end})
+        return self.reader.partitions({"topics": start}, {"topics": end})
 
     def waiting(self, start: Offsets) -> Bounds | None:
         """Where a micro-batch begins and ends that takes in what waits, without Spark's query; None when it is not
@@ -132,46 +115,9 @@ class SmallBatches:
         Raises:
             StrandlineError: as of `TopicsReader.latestOffset`.
         """
-        limit = self._reader.getDefaultReadLimit()
-        bounds = (start, self._reader.latestOffset({"topics": start}, limit)["topics"])
+        limit = self.reader.getDefaultReadLimit()
+        bounds = (start, self.reader.latestOffset({"topics": start}, limit)["topics"])
         return bounds if self.is_small(bounds) else None
-
-    def is_soon_done(self, start: Offsets) -> bool:
-        """True if the driver has taken in all that waits, part by part, before tasks would have, with their session."""
-        end: Offsets = self._reader.latestOffset({"topics": start}, ReadAllAvailable())["topics"]
-        cores = local_cores(self.reading.settings.spark.master)
-        if cores is not None and cores < _CORES_WORTH_TASKS:
-            return True
-        most = self._most_rows * _ROWS_ALONE
-        return cut(start, end, most, self._log) == end and cut_bytes(start, end, _BYTES_ALONE, self._log) == end
-
-    def part(self, start: Offsets) -> Bounds | None:
-        """As `waiting`, of what is not small a part that the driver takes in; None when it takes in nothing.
-
-        The part after it is read while this one is taken in, until `close`.
-        """
-        if not self._most_rows:
-            return None
-        leaders = self._reader.leaders
-        ends: Offsets = self._reader.latestOffset({"topics": start}, ReadAllAvailable())["topics"]
-        if self._reader.leaders != leaders:
-            self.close()  # who was elected since may not have the records that were read ahead
-        topics = self.reading.settings, self.reading.lake
-        self._ahead = self._ahead or ReadAhead(self._reader, open_log(*topics, going_on=True))
-        if self._next is not None and self._next[0] == start:
-            return self._next
-        return start, self._part_of(start, ends)
-
-    def _part_of(self, start: Offsets, ends: Offsets) -> Offsets:
-        ingest = self.reading.settings.ingest
-        end = cut(start, ends, min(self._part_rows, ingest.max_rows_per_epoch), self._log)
-        return cut_bytes(start, end, min(self._part_bytes, ingest.max_bytes_per_epoch), self._log)
-
-    def close(self) -> None:
-        """Forget what is read ahead, and give back what reading in parts holds."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = self._next = None
 
     def ingest(self, bounds: Bounds, targets: Sequence[Target]) -> list[Ingested]:
         """Append the records of a micro-batch to the event logs and dead letters of their sources.
@@ -183,7 +129,10 @@ class SmallBatches:
             OffsetsVanished: retention removed records of a range, or its partition is gone.
             VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
         """
-        parts = _by_source(self._read(bounds))
+        ranges = self.ranges(bounds)
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="read") as pool:
+            read = pool.map(lambda each: list(self.reader.read(each)), ranges)
+            parts = _by_source(batch for batches in read for batch in batches)
         commits: list[Ingested] = []
         with self.duckdb_engine.connection() as connection:
             for target in targets:
@@ -191,21 +140,6 @@ class SmallBatches:
                     rows, found = parts[target.source.name]
                     commits += DriverIntake(target, rows, self.duckdb_engine, connection).take(found)
         return commits
-
-    def _read(self, bounds: Bounds) -> list[pa.RecordBatch]:
-        """The rows of a micro-batch; in parts, the next one is begun."""
-        ranges = self.ranges(bounds)
-        if self._ahead is None:
-            with closing(ReadAhead(self._reader, open_log(self.reading.settings, self.reading.lake))) as only:
-                return only.read(ranges)
-        rows, self._next = self._ahead.read(ranges), None
-        self._part_rows, self._part_bytes = 2 * self._part_rows, min(2 * self._part_bytes, _BYTES_OF_A_PART)
-        following = bounds[1], self._part_of(bounds[1], self._reader.seen)
-        if following[0] != following[1]:
-            with suppress(StrandlineError):  # it is said when that part is asked for
-                self._ahead.begin(self.ranges(following))
-                self._next = following
-        return rows
 
 
 def small_batches(

@@ -29,12 +29,13 @@ from strandline.state_store.tablespec import schema_json
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection as Connection
     from pyspark.sql import SparkSession
 
     from strandline.jobs.ingest.event_logs import Target
+    from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.ingest.ranges import Range
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -58,6 +59,34 @@ class RangeTask:
     epoch: int
     first: int
     before: Mapping[str, int]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Two tasks that have the same one write the same rows."""
+        return self.reading.sources, self.range.value, self.epoch, self.first, self.before
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where an event log stands.
+
+    Attributes:
+        epoch: of its last commit.
+        offsets, times: {partition: next offset}, and {partition: stream time} in microseconds.
+    """
+
+    epoch: int
+    offsets: Mapping[str, int]
+    times: Mapping[str, int]
+
+    def after(self, ranges: Sequence[Range]) -> Standing:
+        """Where it will stand when what these ranges hold is committed: see `Intake.take`."""
+        offsets, times = dict(self.offsets), dict(self.times)
+        for each in ranges:
+            offsets[each.partition] = max(each.next, offsets.get(each.partition, 0))
+            if each.running_time is not None:
+                times[each.partition] = max(each.running_time, times.get(each.partition, each.running_time))
+        return Standing(self.epoch + (offsets != self.offsets), offsets, times)
 
 
 @dataclass
@@ -100,25 +129,38 @@ class TaskIntake(DriverIntake):
 
     def __init__(self, target: Target, duckdb_engine: DuckDBEngine, connection: Connection) -> None:
         super().__init__(target, [], duckdb_engine, connection)
-        self._epoch = 0
+        self._stands: Standing | None = None
+        """When the tasks were told what is new."""
         self._written: list[WrittenRows] = []
 
     @property
     def name(self) -> str:
         return self._source.name
 
-    def tasks(self, reading: IntakeRange, ranges: Sequence[TopicRange]) -> Iterator[RangeTask]:
+    def tasks(self, reading: IntakeRange, ranges: Sequence[TopicRange]) -> list[RangeTask]:
         """A task for each range of the source's topic, as the event log stands now."""
-        mine = [each for each in ranges if each.topic == self._source.topic]
-        if not mine:
-            return
-        head = self._ensured(log_spec(self._source))
-        self._epoch = head.record.epoch + 1
-        first = self._offsets(head)
-        before = dict(head.record.stream_times.get(self._source.topic, {}))
+        if not any(each.topic == self._source.topic for each in ranges):
+            return []
+        record = self._ensured(log_spec(self._source)).record
+        topic = self._source.topic
+        self._stands = Standing(record.epoch, record.offsets.get(topic, {}), record.stream_times.get(topic, {}))
+        return self._tasks(reading, ranges, self._stands)
+
+    def tasks_after(
+        self, done: Sequence[RangeDone], reading: IntakeRange, ranges: Sequence[TopicRange]
+    ) -> list[RangeTask]:
+        """The same, as it will stand when what is done is committed."""
+        if self._stands is None:
+            return []
+        return self._tasks(reading, ranges, self._stands.after([found for each in done for found in each.ranges]))
+
+    def _tasks(self, reading: IntakeRange, ranges: Sequence[TopicRange], stands: Standing) -> list[RangeTask]:
         alone = replace(reading, sources=(self._source,))
-        for each in mine:
-            yield RangeTask(alone, each, self._epoch, first.get(str(each.partition), 0), before)
+        return [
+            RangeTask(alone, each, stands.epoch + 1, stands.offsets.get(str(each.partition), 0), dict(stands.times))
+            for each in ranges
+            if each.topic == self._source.topic
+        ]
 
     def take_done(self, done: Sequence[RangeDone]) -> list[Ingested]:
         """Commit what tasks have written; as `take`."""
@@ -131,7 +173,7 @@ class TaskIntake(DriverIntake):
 
     def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
         """Raises VectorMismatch when the log is not as it was when the tasks were told what is new to it."""
-        if record.epoch != self._epoch:
+        if self._stands is None or record.epoch != self._stands.epoch + 1:
             StagedParts(tuple(part.staged for part in self._written)).discard()
             raise VectorMismatch(
                 sentence("'{}' was written to while its records were read", Name(self._source.name)),
@@ -140,21 +182,34 @@ class TaskIntake(DriverIntake):
         return self._table(log_spec(self._source)).append_written(self._written, record)
 
 
-def write_range(task: RangeTask) -> RangeDone:
-    """A task, in a worker."""
+def write_range(task: RangeTask, log: Log | None = None, check: Callable[[], None] | None = None) -> RangeDone:
+    """A task, in a worker or in a thread.
+
+    Args:
+        log: what is read from; one of its own without it.
+        check: is asked after each run of records; what it raises ends the task, which leaves no file.
+    """
     (source,) = task.reading.sources
     schema = arrow_schema(schema_json(decoded_columns([source])))
     done = RangeDone(source.name)
     spec = log_spec(source)
     path = task.reading.lake.table(spec.name)
-    done.written = write_rows(_groups(_good_rows(task, schema, done)), spec, path, task.epoch)
+    batches = TopicsReader(task.reading, schema).read(task.range, log)
+    done.written = write_rows(_groups(_good_rows(_checked(batches, check), task, done)), spec, path, task.epoch)
     return done
 
 
-def _good_rows(task: RangeTask, schema: pa.Schema, done: RangeDone) -> Iterator[pa.Table]:
+def _checked(batches: Iterator[pa.RecordBatch], check: Callable[[], None] | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if check is not None:
+            check()
+        yield batch
+
+
+def _good_rows(batches: Iterator[pa.RecordBatch], task: RangeTask, done: RangeDone) -> Iterator[pa.Table]:
     """The rows for the event log; what else the range holds is noted in `done`."""
     (source,) = task.reading.sources
-    for batch in TopicsReader(task.reading, schema).read(task.range):
+    for batch in batches:
         if batch.num_rows and batch["_range"][0].is_valid:
             done.ranges.append(range_of(batch))
             continue

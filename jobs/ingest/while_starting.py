@@ -4,7 +4,7 @@
     driver     micro-batch ── micro-batch ── … ───┘
 
 So a stream that was killed is fresh again when its process is there, not when its JVM is, and a drain of millions of
-events begins with the first. What is not small (see `jobs.ingest.in_driver`) is taken in part by part. The query begins
+events begins with the first. What is not small is taken in part by part (see `jobs.ingest.in_parts`). The query begins
 where the logs ended when the session was there; what the driver took in since is left out of its first micro-batch, as
 after any repetition (see `jobs.ingest.event_logs`).
 """
@@ -16,6 +16,8 @@ from concurrent.futures import Future
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from strandline.jobs.ingest.in_parts import Backlog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +44,12 @@ class DriverClock:
 
     def __init__(self, small: SmallBatches, micro_batch: Callable[[Ingest], None], seconds: float, stop: Event) -> None:
         self._small, self._micro_batch, self._seconds, self._stop = small, micro_batch, seconds, stop
+        self._backlog = Backlog(small)
         self._at = small.start
+
+    def close(self) -> None:
+        """Give back what taking in parts holds."""
+        self._backlog.close()
 
     def tick(self, *, in_parts: bool = False) -> bool:
         """A micro-batch of what has come, after a moment when nothing has; False when Spark must take it in.
@@ -50,12 +57,13 @@ class DriverClock:
         Args:
             in_parts: of what is not small, a part.
         """
-        bounds = self._small.part(self._at) if in_parts else self._small.waiting(self._at)
+        taking: Backlog | SmallBatches = self._backlog if in_parts else self._small
+        bounds = taking.waiting(self._at)
         if bounds is None:
             return False
         start, self._at = bounds
         if start != self._at:
-            self._micro_batch(partial(self._small.ingest, bounds))
+            self._micro_batch(partial(taking.ingest, bounds))
             self._stop.wait(self._seconds)
         return True
 
@@ -76,14 +84,14 @@ class DriverClock:
         Raises:
             Whatever it raises, while something waits.
         """
-        if self._small.is_soon_done(self._at):
+        if self._backlog.is_soon_done(self._at):
             return self.run_out(broken_off, in_parts=True)
         started = _in_a_thread(starts)
         while not (self._stop.is_set() or broken_off()):
             before = self._at
             if started.done() and started.exception() is None:
                 return False
-            if started.done() and self._small.part(before) != (before, before):
+            if started.done() and self._backlog.waiting(before) != (before, before):
                 started.result()
             if not self.tick(in_parts=True):
                 started.result()

@@ -231,8 +231,7 @@ class PipelineStream:
             small = small_batches(self._reading(), checkpoint, self.context.duckdb_engine, available_now=True)
             if small is None:
                 return False
-            with closing(small):
-                clock = DriverClock(small, self._micro_batch, 0, stop)
+            with closing(DriverClock(small, self._micro_batch, 0, stop)) as clock:
                 done = clock.run_out(lambda: self._outdated)
                 if not (done or alone or self._outdated):
                     return self._drain_while_starting(clock)
@@ -419,8 +418,7 @@ class PipelineStream:
             if self.sources == sources:
                 self._micro_batch(ingest)
 
-        with closing(small):
-            clock = DriverClock(small, by_driver, self.settings.ingest.trigger_seconds, stop)
+        with closing(DriverClock(small, by_driver, self.settings.ingest.trigger_seconds, stop)) as clock:
             query = clock.run_until(self._warmed_up, self._at_work)
         self._by_driver = False
         return query

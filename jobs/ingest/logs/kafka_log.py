@@ -200,7 +200,8 @@ class KafkaLog:
         try:
             yield from reading.upto(end)
             if self._going_on and len(self._kept) < _KEPT and reading.has_more():
-                self._kept[topic, partition], reading = reading, None
+                # Sources of the same topic read it side by side.
+                reading = reading if self._kept.setdefault((topic, partition), reading) is not reading else None
         finally:
             if reading is not None:
                 reading.close()

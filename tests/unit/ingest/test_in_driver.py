@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -24,7 +22,7 @@ from strandline.jobs.ingest.formats import registry
 from strandline.jobs.ingest.formats.registry import open_registry
 from strandline.jobs.ingest.in_driver import Bounds, SmallBatches
 from strandline.jobs.ingest.logs.local_log import LocalLog
-from strandline.jobs.ingest.logs.log import Record, Records, TopicIdentity
+from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.ingest.source import IntakeRange
@@ -269,108 +267,6 @@ def bounds_of(query: Query) -> Bounds:
     bounds = query.small.bounds(0)
     assert bounds is not None
     return bounds
-
-
-@given(
-    records=st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 50_000)), min_size=1, max_size=60),
-    again=st.lists(st.booleans(), max_size=4),
-)
-@settings(max_examples=examples(10))
-def test_a_backlog_is_taken_in_part_by_part(
-    tmp_path_factory: pytest.TempPathFactory,
-    duckdb_engine: DuckDBEngine,
-    records: list[tuple[bool, int, int]],
-    again: list[bool],
-) -> None:
-    """Each record once, whatever was read ahead and is given up then, in the order of each partition."""
-    lake = LakeLayout(tmp_path_factory.mktemp("lake"))
-    ends = produced(lake, records)
-    at = {"events": {"0": 0, "1": 0}}
-    small = in_parts(lake, duckdb_engine)
-    sizes: list[int] = []
-    while (bounds := small.part(at)) is not None and bounds[0] != bounds[1]:
-        if again and again.pop():
-            small.close()
-            bounds = small.part(at)
-            assert bounds is not None
-        small.ingest(bounds, Target.of_all(SOURCES, lake, "p/1", IDS))
-        sizes.append(sum(bounds[1]["events"][name] - at["events"][name] for name in at["events"]))
-        at = bounds[1]
-    small.close()
-    assert at == {"events": ends}
-    assert all(size <= 5 * 2**number for number, size in enumerate(sizes))
-    written = [*rows(lake, "events"), *rows(lake, "events__dead_letters")]
-    offsets = [(int(name), offset) for name, end in ends.items() for offset in range(end)]
-    assert sorted((row["_partition"], row["_offset"]) for row in written) == offsets
-    for partition in (0, 1):
-        mine = [row for row in rows(lake, "events") if row["_partition"] == partition]
-        times = [row["_timestamp"] for row in mine]
-        assert [row["_stream_time"] for row in mine] == [max(times[: n + 1]) for n in range(len(times))]
-
-
-def in_parts(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> SmallBatches:
-    """Of five records the first one."""
-    given = load_settings(lake=lake.root, ingest=IngestSettings(driver_rows=1))
-    reading = IntakeRange.after({}, given, lake, SOURCES, {"events": LocalLog(lake).identity("events").id})
-    return SmallBatches(reading, on_disk(lake.checkpoint("p")), duckdb_engine)
-
-
-class _Reads:
-    """Notes the ranges that are read of a log."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[tuple[int, int]] = []
-        original = LocalLog.read
-
-        def read(log: LocalLog, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-            self.seen.append((start, end))
-            return original(log, topic, partition, start, end)
-
-        monkeypatch.setattr(LocalLog, "read", read)
-
-
-@pytest.mark.parametrize("elected", [False, True])
-def test_what_was_read_ahead_is_read_again_after_an_election(
-    lake: LakeLayout, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch, elected: bool
-) -> None:
-    """The new leader may have other records there. Otherwise each range is read once."""
-    produced(lake, [(False, 0, 0)] * 12)
-    reads = _Reads(monkeypatch)
-    small = in_parts(lake, duckdb_engine)
-    first = small.part({"events": {"0": 0, "1": 0}})
-    assert first is not None
-    small.ingest(first, Target.of_all(SOURCES, lake, "p/1", IDS))
-    if elected:
-        monkeypatch.setattr(LocalLog, "identity", lambda *_: TopicIdentity("", {0: 7}))
-    second = small.part(first[1])
-    assert second is not None
-    small.ingest(second, Target.of_all(SOURCES, lake, "p/1", IDS))
-    small.close()
-    assert reads.seen == [(0, 5), (5, 12), *([(5, 12)] if elected else [])]
-
-
-def test_records_that_cannot_be_read_ahead_are_an_error_when_they_are_asked_for(
-    lake: LakeLayout, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was read before them is committed."""
-    produced(lake, [(False, 0, 0)] * 12)
-    original = LocalLog.read
-
-    def read(log: LocalLog, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-        if start:
-            raise OffsetsVanished("gone meanwhile")
-        return original(log, topic, partition, start, end)
-
-    monkeypatch.setattr(LocalLog, "read", read)
-    small = in_parts(lake, duckdb_engine)
-    with closing(small):
-        first = small.part({"events": {"0": 0, "1": 0}})
-        assert first is not None
-        assert [commit.rows for commit in small.ingest(first, Target.of_all(SOURCES, lake, "p/1", IDS))] == [5, 5]
-        second = small.part(first[1])
-        assert second is not None
-        with pytest.raises(OffsetsVanished, match="gone meanwhile"):
-            small.ingest(second, Target.of_all(SOURCES, lake, "p/1", IDS))
 
 
 def test_records_that_went_before_they_were_read_stop_the_run(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from strandline.jobs.ingest import in_tasks
 from strandline.jobs.ingest.event_logs import Ingested, Target
 from strandline.jobs.ingest.in_driver import SmallBatches
+from strandline.jobs.ingest.in_parts import Backlog
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets
@@ -47,7 +49,7 @@ EVENTS = Source(
 )
 USERS = replace(EVENTS, name="users", kind="table", columns=(Column("k", t.BIGINT, key=True), Column("id", t.INT)))
 SOURCES = [EVENTS, USERS]
-WAYS = ("driver", "tasks")
+WAYS = ("driver", "parts", "tasks")
 
 
 class Tasks:
@@ -82,6 +84,9 @@ def take(
     bounds = ({"events": start}, {"events": end})
     if way == "driver":
         return small.ingest(bounds, targets)
+    if way == "parts":
+        with closing(Backlog(small)) as backlog:
+            return backlog.ingest(bounds, targets)
     return in_tasks.ingest(cast("SparkSession", Tasks()), reading, small.ranges(bounds), targets, engine)
 
 
