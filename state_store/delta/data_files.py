@@ -16,6 +16,7 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -83,6 +84,34 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
     bounded = [column.path for column in columns if column.physical_type not in _FLOATING]
     deltas = dict.fromkeys(sorted(whole), "DELTA_BINARY_PACKED")
     return {"use_dictionary": others, "column_encoding": deltas, "write_statistics": bounded or False}
+
+
+_SAMPLE: Final = 16_384
+_MOSTLY: Final = 0.9
+"""The share of different values among so many first ones of a column, from which on it gets no dictionary: a row group
+has more different values then than one saves, and to look up each takes half of the time of writing it."""
+
+
+def without_useless(encoded: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
+    """These encodings, without the dictionaries of columns of which nearly every row has a value of its own.
+
+    Args:
+        rows: the first ones of a file; few tell nothing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if rows.num_rows < _SAMPLE:
+        return dict(encoded)
+    first = rows.slice(0, _SAMPLE)
+    useless = {
+        field.name
+        for field in rows.schema
+        if field.name in encoded["use_dictionary"]
+        and (pa.types.is_string(field.type) or pa.types.is_binary(field.type) or pa.types.is_floating(field.type))
+        and pc.count_distinct(first[field.name]).as_py() >= _SAMPLE * _MOSTLY
+    }
+    return {**encoded, "use_dictionary": [path for path in encoded["use_dictionary"] if path not in useless]}
 
 
 CHECKSUM_TAG: Final = "strandline.crc32"
@@ -287,9 +316,11 @@ def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) ->
 
     target = io.BytesIO() if isinstance(file, Location) else file
     # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
-    written: dict[str, Any] = {"write_page_checksum": True, "coerce_timestamps": "us", **encodings(schema)}
-    with pq.ParquetWriter(target, schema, **written) as writer:
-        for rows in row_groups:
+    groups = iter(row_groups)
+    first = list(islice(groups, 1))
+    encoded = without_useless(encodings(schema), first[0]) if first else encodings(schema)
+    with pq.ParquetWriter(target, schema, write_page_checksum=True, coerce_timestamps="us", **encoded) as writer:
+        for rows in chain(first, groups):
             writer.write_table(rows)
     if isinstance(target, io.BytesIO):
         write_new(file, target.getvalue())

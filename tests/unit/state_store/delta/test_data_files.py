@@ -9,8 +9,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from strandline.state_store.delta.data_files import encodings, stage_rows
+from strandline.state_store.delta.data_files import encodings, stage_files, stage_rows
 from tests.support.on_disk import on_disk
 
 DIFFERENCES = "DELTA_BINARY_PACKED"
@@ -63,6 +64,27 @@ def test_a_column_whose_name_is_another_ones_path_is_stored_as_that_one() -> Non
     found = encodings(schema)
     assert found["use_dictionary"] == ["a.b"]
     assert found["column_encoding"] == {}
+
+
+@pytest.mark.parametrize(("rows", "without"), [(20_000, {"id", "share"}), (16_000, set[str]())])
+def test_a_column_of_different_values_has_no_dictionary(tmp_path: Path, rows: int, without: set[str]) -> None:
+    """By the first rows of a file; where they are few, all columns that may have one do."""
+    numbers = range(rows)
+    made = {
+        "id": [f"visit {n}" if n % 50 else None for n in numbers],
+        "share": [n / 7 for n in numbers],
+        "product": [f"p{n % 9_000}" for n in numbers],
+        "of": [{"text": str(n)} for n in numbers],
+        "raw": [b"%d" % (n % 5) for n in numbers],
+    }
+    table = pa.table(made)
+    [file] = on_disk(stage_files([[table, table]], table.schema, tmp_path, 1).folder).glob("*.parquet")
+    found = pq.read_metadata(file)
+    for number in range(found.num_row_groups):
+        group = found.row_group(number)
+        columns = [group.column(place) for place in range(group.num_columns)]
+        assert {each.path_in_schema for each in columns if not each.has_dictionary_page} == without
+    assert pq.read_table(file).equals(pa.concat_tables([table, table]))
 
 
 def test_only_columns_that_may_hold_nan_have_no_bounds(tmp_path: Path) -> None:
