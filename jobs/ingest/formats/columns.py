@@ -76,6 +76,22 @@ def _each(column: Column, values: Sequence[object], errors: Errors) -> list[obje
     return fitted
 
 
+def are_texts(joined: pa.Array, payloads: Sequence[bytes | None]) -> NDArray[np.bool_]:
+    """Which payloads are UTF-8. Args: `joined`: the same, in Arrow form."""
+    try:
+        joined.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([_is_utf8(payload) for payload in payloads])
+    return np.ones(len(payloads), dtype=bool)
+
+
+def _is_utf8(payload: bytes | None) -> bool:
+    try:
+        return payload is not None and payload.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
 @dataclass(frozen=True)
 class Part:
     """Records of a run that were read together: their rows, and the wanted columns."""

@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from strandline.jobs.ingest.formats.columns import Part
+from strandline.jobs.ingest.formats.columns import Part, are_texts
 from strandline.jobs.ingest.formats.json_values import Unreadable, ignored, nested
 
 if TYPE_CHECKING:
@@ -135,18 +135,7 @@ class Run:
         if len(self.data) and (self.data.min() < _CONTROL or escapes.any()):
             odd = np.flatnonzero(escapes | (self.data < _CONTROL))
             usable[np.searchsorted(self.ends, odd, side="right")] = False
-        try:
-            joined.cast(pa.string())
-        except pa.ArrowInvalid:
-            usable &= np.array([_is_utf8(payload) for payload in payloads])
-        return usable
-
-
-def _is_utf8(payload: bytes | None) -> bool:
-    try:
-        return payload is not None and payload.decode() is not None
-    except UnicodeDecodeError:
-        return False
+        return usable & are_texts(joined, payloads)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Values of JSON as columns: which texts Arrow reads as `formats.coerce` reads the values that they are.
+"""Values of JSON and of DELIMITED as columns: which texts Arrow reads as `formats.coerce` reads the values that they
+are.
 
 Nothing is read that is not certain: a number must be written as its digits are, or as a pattern (RE2) says that both
 read alike.
@@ -135,9 +136,9 @@ def leaf(example: object, wanted: SqlType) -> Read:
         case BaseType.DECIMAL if number or example is None:
             return lambda texts, good: _decimals(_without_null(texts), wanted, good)
         case BaseType.TIMESTAMP if number:
-            return _milliseconds
+            return lambda texts, good: _milliseconds(_without_null(texts), good)
         case BaseType.DATE if number:
-            return _days
+            return lambda texts, good: _days(_without_null(texts), good)
         case _ if example is None:
             return lambda texts, good: _nothing(texts, wanted, good)
     raise Unreadable
@@ -158,6 +159,21 @@ def _quoted(example: str, wanted: SqlType) -> Read:
         case BaseType.TIMESTAMP:
             return lambda texts, good: _times(texts, _MOMENT, pa.timestamp("us"), good)
     raise Unreadable
+
+
+def in_text(example: str, wanted: SqlType) -> Read:
+    """How texts like the example are read, of a format whose numbers are texts. Raises Unreadable."""
+    number = example.removeprefix("-").isdecimal()
+    match wanted.base:
+        case BaseType.DOUBLE:
+            return lambda texts, good: _matching(texts, _DOUBLE, good).cast(pa.float64())
+        case BaseType.BOOLEAN:
+            return _words
+        case BaseType.DATE if number:
+            return _days
+        case BaseType.TIMESTAMP if number:
+            return _milliseconds
+    return _quoted(example, wanted)
 
 
 def ignored(texts: pa.Array) -> Truth:
@@ -208,7 +224,10 @@ def _booleans(texts: pa.Array, good: Truth) -> pa.Array:
     yes = pc.equal(texts, "true")
     if pc.all(pc.or_(yes, pc.equal(texts, "false"))).as_py():
         return yes
-    texts = _without_null(texts)
+    return _words(_without_null(texts), good)
+
+
+def _words(texts: pa.Array, good: Truth) -> pa.Array:
     good &= _truth(pc.fill_null(pc.is_in(texts, value_set=pa.array(["true", "false", None])), True))
     return pc.equal(texts, "true")
 
@@ -221,13 +240,13 @@ def _decimals(texts: pa.Array, wanted: SqlType, good: Truth) -> pa.Array:
 
 
 def _milliseconds(texts: pa.Array, good: Truth) -> pa.Array:
-    found = _whole(_without_null(texts), t.BIGINT, good)
+    found = _whole(texts, t.BIGINT, good)
     first, last = -(-FIRST_MICROSECOND // 1000), LAST_MICROSECOND // 1000
     return _keep(found, _between(found, first, last), good).cast(pa.timestamp("ms", tz="UTC"))
 
 
 def _days(texts: pa.Array, good: Truth) -> pa.Array:
-    found = _whole(_without_null(texts), t.INT, good)
+    found = _whole(texts, t.INT, good)
     return _keep(found, _between(found, -_DAYS, _DAYS), good).cast(pa.date32())
 
 
