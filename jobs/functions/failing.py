@@ -186,7 +186,7 @@ def _own(node: exp.Expression) -> exp.Expression | None:
         return _lost(node, [_operand(node)])
     if type(node) is exp.Cast and _is_arithmetic(node.this):
         inner = _child(node.this)
-        return _lost(node, _children(inner) if OPERANDS in inner.meta else [inner])
+        return _lost(node, _operands(inner) if OPERANDS in inner.meta else [inner])
     if type(node) is exp.Cast and _is_narrowed(node.this):
         return _lost(node, [_child(node.this.expressions[0])])
     if type(node) is exp.Cast and _is_whole_division(node.this):
@@ -239,7 +239,11 @@ def _is_operation(node: exp.Expression) -> bool:
 
 
 def _operands(node: exp.Expression) -> list[exp.Expression]:
-    return [_operand(node)] if _is_conversion(node) else _children(node)
+    """What an operation is of; the variable of a lambda, which is a bare name, too."""
+    if _is_conversion(node):
+        return [_operand(node)]
+    parts = [each for each in node.iter_expressions() if isinstance(each, exp.Expression)]
+    return [each for each in parts if not isinstance(each, exp.DataType | exp.Lambda)]
 
 
 def _failing_operations(node: exp.Expression) -> list[tuple[exp.Expression, frozenset[exp.Expression] | None]]:
