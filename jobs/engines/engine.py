@@ -253,19 +253,27 @@ def engine_of(dialect: Dialect) -> Engine:
 #
 #     1                                 (TRUE, 1)
 #     NULL                              (FALSE, NULL)
-#     STRUCT(a := 1, b := MAP('k':=2))  (TRUE, ((TRUE, 1), (TRUE, [('k', (TRUE, 2))])))
+#     STRUCT(a := 1, b := MAP('k':=2))  (TRUE, ((FALSE, 1), (FALSE, [((FALSE, 'k'), (FALSE, 2))])))
 #
-# Forms of one type are equal exactly when the values are; they sort NULL first, texts and bytes byte by byte, NaN
-# last.
+# Forms of one type are equal exactly when the values are; they sort NULL first, but inside of a value last, as
+# `jobs.query.expressions.orders` has it; texts and bytes byte by byte, NaN last.
 
 
 def comparable(engine: Engine, value: str, sql_type: SqlType) -> str:
     """The comparable form of a value that may be NULL. `value` is repeated in it: give it a name first."""
-    return _nullable(engine, value, sql_type, 0)
+    return engine.struct([("p", f"({value}) IS NOT NULL"), ("v", _present(engine, value, sql_type, 0))])
+
+
+def comparable_row(engine: Engine, row: str, sql_type: SqlType) -> str:
+    """The comparable forms of several values that one struct holds, side by side: each sorts by itself."""
+    names = [name for name, _ in sql_type.fields]
+    forms = [comparable(engine, engine.field(row, name), inner) for name, inner in sql_type.fields]
+    return engine.struct(zip(names, forms, strict=True))
 
 
 def _nullable(engine: Engine, value: str, sql_type: SqlType, depth: int) -> str:
-    return engine.struct([("p", f"({value}) IS NOT NULL"), ("v", _present(engine, value, sql_type, depth))])
+    """A value inside of another one, where NULL is greater than any other (`jobs.query.expressions.orders`)."""
+    return engine.struct([("n", f"({value}) IS NULL"), ("v", _present(engine, value, sql_type, depth))])
 
 
 def _present(engine: Engine, value: str, sql_type: SqlType, depth: int) -> str:

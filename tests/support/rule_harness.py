@@ -60,7 +60,9 @@ def comparable(value: Any) -> Any:
         case Decimal():
             return value.normalize()
         case dict():
-            return tuple(sorted((comparable(k), comparable(v)) for k, v in value.items()))
+            return tuple(sorted(((comparable(k), comparable(v)) for k, v in value.items()), key=repr))
+        case tuple() if hasattr(value, "asDict"):  # a STRUCT of Spark's
+            return comparable(value.asDict())
         case list():
             return tuple(comparable(v) for v in value)
         case _:

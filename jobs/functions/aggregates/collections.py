@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from strandline.jobs.engines.engine import Engine, comparable
+from strandline.jobs.engines.engine import Engine, comparable_row
 from strandline.jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
 from strandline.jobs.functions.aggregates.contract import (
     ORDER_TYPE,
@@ -264,7 +264,7 @@ class Ordered(AggregateFunction):
     def values(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         """The values of x in their order, each as often as it is there."""
         bag = f"COALESCE({kept}, {engine.empty(self.accumulator(call))})"
-        key = comparable(engine, engine.field("__each", "v"), _row(call))
+        key = comparable_row(engine, engine.field("__each", "v"), _row(call))
         item = self.accumulator(call).args[0]
         ordered = engine.sort_by(bag, "__each", key, item, descending=bool(call.parameters[0]))
         times = "1" if self.once(call) else engine.field("__each", "n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from strandline.jobs.engines.engine import Engine, comparable
+from strandline.jobs.engines.engine import Engine, comparable, comparable_row
 from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, GroupChanges, constant
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -91,8 +91,8 @@ class ExtremeBy(AggregateFunction):
                 f"{self.name} takes two arguments, not {len(arguments)}", hint=f"{self.name}(value, sorted_by)"
             )
         sql_type, by = (self.known(each) for each in types)
-        if by.base not in SORTABLE:
-            raise self.refuse(by, "numbers, texts, bytes, dates and times to sort by")
+        if by.base not in (*SORTABLE, BaseType.ARRAY, BaseType.STRUCT):
+            raise self.refuse(by, "numbers, texts, bytes, dates, times, and ARRAYs and STRUCTs of them, to sort by")
         return Bound(arguments, types, (), sql_type)
 
     def accumulator(self, call: AggregateCall) -> SqlType:
@@ -224,7 +224,7 @@ class TopK(_Best):
 
     def _key(self, engine: Engine, call: AggregateCall, item: str) -> str:
         sql_type = self.item(call.argument_types)
-        return item if len(call.argument_types) == 1 else comparable(engine, item, sql_type)
+        return item if len(call.argument_types) == 1 else comparable_row(engine, item, sql_type)
 
 
 class TopKDistinct(_Best):

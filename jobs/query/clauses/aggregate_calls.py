@@ -21,6 +21,7 @@ from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
+from strandline.jobs.query.expressions.orders import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs
 from strandline.jobs.sql.dialect import OuterValue, position_of, sql_of
@@ -67,6 +68,9 @@ class Calls:
             written, distinct = written[0].expressions, True
         stars = bool(written) and isinstance(written[0], exp.Star)
         values = [] if stars else [typed(argument) for argument in written]
+        if call.name in _EXTREMES and values and has_order(values[-1].type):
+            call, values = _by_key(call, values, typed)
+            function = self._functions[call.name]
         expressions, types = tuple(v.expression for v in values), tuple(v.type for v in values)
         bound = function.bind(expressions, types, distinct=distinct)
         parts: list[exp.Expr] = [v.expression for v in values] if values else [each.copy() for each in written]
@@ -76,7 +80,7 @@ class Calls:
     def _in_order(self, call: OrderedCall, typed: Infer) -> tuple[exp.Anonymous, Bound]:
         """A call with an order, as a text of its own and bound."""
         by, descending = _one_way(call, typed)
-        values = [typed(each) for each in (call.value, *by)]
+        values = [typed(call.value), *(typed(each) if call.distinct else order_key(typed(each), typed) for each in by)]
         expressions, types = tuple(each.expression for each in values), tuple(each.type for each in values)
         constants = tuple(each for each in call.constants if isinstance(each, exp.Expression))
         function = self._functions[call.function]
@@ -144,6 +148,19 @@ class Calls:
                 ),
                 hint="read a stream, or use MIN or MAX",
             ).placed(*position_of(call))
+
+
+_EXTREMES: Final = {
+    **dict.fromkeys(("MIN", "ANY_VALUE", "MIN_BY"), "MIN_BY"),
+    **dict.fromkeys(("MAX", "MAX_BY"), "MAX_BY"),
+}
+"""The functions that compare values, and those by which they compare ARRAYs and STRUCTs."""
+
+
+def _by_key(call: exp.Anonymous, values: list[Typed], typed: Infer) -> tuple[exp.Anonymous, list[Typed]]:
+    """MAX(x) of an ARRAY or STRUCT is MAX_BY(x, what orders x)."""
+    made = [values[0], order_key(values[-1], typed)]
+    return exp.Anonymous(this=_EXTREMES[call.name], expressions=[each.expression for each in made]), made
 
 
 def _check_own(call: exp.Anonymous, arguments: tuple[exp.Expression, ...]) -> None:

@@ -38,6 +38,7 @@ from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, Calls, usua
 from strandline.jobs.query.expressions.casts import converted, widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import is_constant
+from strandline.jobs.query.expressions.orders import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, places_in, row_identity
 from strandline.jobs.query.logical import Block, From
@@ -202,6 +203,8 @@ class AnalyticCalls:
         if isinstance(last, exp.Order):
             return True
         if call.name in ANALYTIC_FUNCTIONS:
+            if call.name in ("MIN", "MAX") and first is not None and not isinstance(first, exp.Distinct):
+                return has_order(self._typed(first).type)
             if not isinstance(first, exp.Distinct):
                 return False
             return call.name in ("SUM", "AVG") or (call.name == "COUNT" and len(first.expressions) > 1)
@@ -290,6 +293,7 @@ class AnalyticCalls:
         found = self._typed(item.this)
         if has_map(found.type) or found.type.base is t.BaseType.NULL:
             raise TypeMismatch(f"values of type {found.type} have no order: {sql_of(item.this)}")
+        found = order_key(found, self._typed)
         return found.expression, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
 
     def _arguments(self, call: exp.Anonymous) -> tuple[str, tuple[exp.Expression, ...], SqlType]:

@@ -96,7 +96,8 @@ def converted(value: Typed, sql_type: SqlType) -> Typed:
         raise TypeMismatch(f"{value.type} cannot be converted to {sql_type}")
     through = _PAIRS[pair]
     inner = value.expression
-    if through is not None and not (isinstance(inner, exp.Anonymous) and inner.name == through):
+    # Of what is elaborated already, the text is there: DIGITS(x) is that of a DOUBLE.
+    if through is not None and not (isinstance(inner, exp.Anonymous) and inner.name in (through, "DIGITS")):
         inner = exp.Anonymous(this=through, expressions=[inner])
     if sql_type.base is BaseType.VARCHAR:
         return Typed(exp.Cast(this=inner, to=data_type(sql_type)), sql_type)

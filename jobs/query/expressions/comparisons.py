@@ -17,13 +17,14 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions import durations
 from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened
 from strandline.jobs.query.expressions.coercion import as_time, shared_type, together
+from strandline.jobs.query.expressions.orders import has_order, is_key, order_key
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from strandline.jobs.sql.clauses import BACKSLASH, pattern_literal
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import call, identifier, is_not_null, row_values
+from strandline.jobs.sql.trees import row_values
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
-_ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL)
+_ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.BOOLEAN, BaseType.NULL)
 _NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
 _ORDERINGS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
@@ -37,54 +38,23 @@ def _compared(node: exp.Binary, typed: Infer) -> Typed:
     if lengths is not None:
         return Typed(lengths, t.BOOLEAN)
     left, right = typed(node.left), typed(node.right)
-    if not isinstance(node, _NULL_SAFE) and BaseType.NULL in (left.type.base, right.type.base):
-        raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
+    if left.type.base is right.type.base is BaseType.NULL:
+        left = widened(left, t.BOOLEAN)
     # Parts of DECIMALs have no NULL inside: they are compared as they are, also when a text is read again.
-    structs = left.type.base is right.type.base is BaseType.STRUCT and left.type != PARTS
-    if isinstance(node, _ORDERINGS) and structs:
-        return typed(_structs_compared(node, left.type, right.type))
+    nested = has_order(left.type) and has_order(right.type) and left.type != PARTS
+    if isinstance(node, _ORDERINGS) and nested:
+        return _nested_compared(node, left, right, typed)
     left, right = _comparable(left, right, node)
     return Typed(binary(type(node), left, right), t.BOOLEAN)
 
 
-# STRUCTs in order, as in DuckDB: the first fields that differ decide, by their places, and NULL is greater than any
-# value there.
-#
-#     a < b          CASE WHEN a IS NOT NULL AND b IS NOT NULL
-#                    THEN less(a->x, b->x) OR same(a->x, b->x) AND less(a->y, b->y) END
-#     less(x, y)     COALESCE(x < y, x IS NOT NULL AND y IS NULL)
-
-
-def _structs_compared(node: exp.Binary, left: t.SqlType, right: t.SqlType) -> exp.Expression:
-    if len(left.fields) != len(right.fields):
-        raise TypeMismatch(f"cannot compare {left} with {right}: {sql_of(node)}")
-    one, other = (exp.Paren(this=side.copy()) for side in (node.left, node.right))
-    found = _less(one, other, left, right) if isinstance(node, exp.LT | exp.GTE) else _less(other, one, right, left)
-    if isinstance(node, exp.LTE | exp.GTE):
-        found = exp.Not(this=exp.Paren(this=found))
-    known = exp.And(this=is_not_null(one.copy()), expression=is_not_null(other.copy()))
-    return exp.Case(ifs=[exp.If(this=known, true=found)])
-
-
-def _less(one: exp.Expression, other: exp.Expression, left: t.SqlType, right: t.SqlType) -> exp.Expression:
-    """The condition that a value is less than another where NULL is greater than all; never NULL."""
-    before = exp.And(this=is_not_null(one.copy()), expression=exp.Is(this=other.copy(), expression=exp.Null()))
-    if BaseType.NULL in (left.base, right.base):
-        return exp.Paren(this=before)
-    if left.base is not BaseType.STRUCT or right.base is not BaseType.STRUCT:
-        return call("COALESCE", exp.LT(this=one.copy(), expression=other.copy()), exp.Paren(this=before))
-    made: exp.Expression = exp.false()
-    for (field, inner), (same, other_inner) in reversed(list(zip(left.fields, right.fields, strict=True))):
-        pair = (
-            exp.Dot(this=one.copy(), expression=identifier(field)),
-            exp.Dot(this=other.copy(), expression=identifier(same)),
-        )
-        equal: exp.Expression = exp.NullSafeEQ(this=pair[0].copy(), expression=pair[1].copy())
-        rest = exp.And(this=equal, expression=exp.Paren(this=made))
-        made = exp.Or(this=_less(*pair, inner, other_inner), expression=exp.Paren(this=rest))
-    known = exp.And(this=is_not_null(one.copy()), expression=is_not_null(other.copy()))
-    whole = exp.Case(ifs=[exp.If(this=known, true=made)], default=exp.Paren(this=before))
-    return exp.Paren(this=whole)
+def _nested_compared(node: exp.Binary, left: Typed, right: Typed, typed: Infer) -> Typed:
+    """ARRAYs and STRUCTs in order: fields are compared by their places, whatever their names."""
+    keys = [order_key(side, typed) for side in (left, right)]
+    shared = t.common_type(*(each.type for each in keys))
+    if shared is None:
+        raise TypeMismatch(f"cannot compare {left.type} with {right.type}: {sql_of(node)}")
+    return Typed(binary(type(node), *(widened(each, shared) for each in keys)), t.BOOLEAN)
 
 
 def _rows_compared(node: exp.Binary, left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expression:
@@ -120,7 +90,8 @@ def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed
     equality = isinstance(node, (*_EQUALITY, exp.In, exp.Case))
     if equality and sql_type.base is BaseType.MAP and not any(has_map(inner) for inner in sql_type.args):
         return _sorted_entries(widened(left, sql_type)), _sorted_entries(widened(right, sql_type))
-    if has_map(sql_type) or (sql_type.base not in _ORDERED and not equality and sql_type != PARTS):
+    ordered = sql_type.base in _ORDERED or sql_type == PARTS or is_key(sql_type)
+    if has_map(sql_type) or not (ordered or equality):
         raise TypeMismatch(f"values of type {sql_type} cannot be compared: {sql_of(node)}")
     left, right = _side_by_side([left, right], sql_type)
     return left, right
@@ -188,15 +159,19 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
             for first, last in ((low, high), (high, low))
         ]
         return typed(exp.Paren(this=exp.Or(this=either[0], expression=either[1])))
-    this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
-    parts = [this, *(_read_text(part, this) for part in (low, high))]
+    this, *ends = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
+    parts = [this, *(_read_text(part, this) for part in ends)]
     if {part.type.base for part in parts} == {BaseType.DATE, BaseType.TIMESTAMP}:
         parts = [converted(part, t.TIMESTAMP) for part in parts]
+    if all(has_order(part.type) for part in parts):
+        low, high = (exp.Paren(this=node.args[end].copy()) for end in ("low", "high"))
+        above, below = (exp.GTE(this=node.this.copy(), expression=low), exp.LTE(this=node.this.copy(), expression=high))
+        return typed(exp.Paren(this=exp.And(this=above, expression=below)))
     sql_type = common("BETWEEN", [part.type for part in parts])
     if sql_type.base not in _ORDERED and sql_type != PARTS:
         raise TypeMismatch(f"values of type {sql_type} have no order: {sql_of(node)}")
-    this, low, high = _side_by_side(parts, sql_type)
-    return Typed(exp.Between(this=this.expression, low=low.expression, high=high.expression), t.BOOLEAN)
+    this, *ends = _side_by_side(parts, sql_type)
+    return Typed(exp.Between(this=this.expression, low=ends[0].expression, high=ends[1].expression), t.BOOLEAN)
 
 
 def _contained(node: exp.In, typed: Infer) -> Typed:
