@@ -11,6 +11,7 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.clauses.aggregate_calls import Calls
+from strandline.jobs.query.clauses.composed_aggregates import composed
 from strandline.jobs.query.clauses.from_clause import Context, read_from
 from strandline.jobs.query.clauses.grouping import (
     DEFAULT_GRACE,
@@ -124,7 +125,12 @@ class _Reader:
             check_select(self._select, self._inputs)
         where = self._where()
         outputs = read_outputs(
-            self._select, self._inputs, self._value, naming=self._naming, unnamed=self._context.unnamed
+            self._select,
+            self._inputs,
+            self._value,
+            naming=self._naming,
+            unnamed=self._context.unnamed,
+            branch=self._context.branch,
         )
         constants, pulls = self._context.semantics == "ksql", self._context.pulls
         # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
@@ -194,6 +200,9 @@ class _Reader:
         """A value that `infer` does not know: a subquery, a call, or an alias; None for any other node."""
         # In a view, what stands inside a call is an expression over the inputs alone.
         inner = self._over_inputs if self._context.pulls else typed
+        meant = composed(node)
+        if meant is not None:
+            return self._typed(meant)
         for read in (self._subqueries.read, self._analytic.read, self._calls.read, self._tables.read):
             found = read(node, inner)
             if found is not None:
@@ -202,6 +211,9 @@ class _Reader:
 
     def _in_call(self, node: exp.Expression, typed: Infer) -> Typed | None:
         """The same inside a function OVER a window: a subquery or an aggregate call."""
+        meant = composed(node)
+        if meant is not None:
+            return infer(meant, self._inputs, self._in_call)
         found = self._subqueries.read(node, typed) or self._calls.read(node, typed)
         return found or self._grouping(node, typed)
 

@@ -74,6 +74,8 @@ class Context:
     """`*` over joins puts the input's name before each column's, in queries inside of this one too."""
     unnamed: Unnamed = "ksql"
     """Whose names the columns get that nobody named."""
+    branch: bool = False
+    """The query is combined with others, which may say of what type its NULLs are."""
     beside: Mapping[str, Relation] = field(default_factory=dict)
     """Relations that are not in the catalog: tables as they were, in a pull query."""
 
@@ -84,7 +86,13 @@ class Context:
 
     def within(self, outer: Outer | None = None) -> Context:
         """Context of a query inside this one. In a pull query, one in FROM can also read the queries around."""
-        return replace(self, kind=None, outer=outer or (self.outer if self.pulls else None), outermost=False)
+        outer = outer or (self.outer if self.pulls else None)
+        return replace(self, kind=None, outer=outer, outermost=False, branch=False)
+
+    @property
+    def branches(self) -> Context:
+        """Context of a query that is combined with others."""
+        return replace(self, branch=True)
 
     def nested_in(self, inputs: Inputs) -> NestedQueries | None:
         """Reader of the subqueries in expressions over these inputs; None for a view."""

@@ -34,7 +34,8 @@ from strandline.state_store.wording import Name, sentence
 # | GROUP BY a, a | an expression is named once, in PARTITION BY too |
 # | WHERE windowstart > 0, MAX(windowstart) | the bounds are there once the rows are in their windows |
 # | FROM table WINDOW …, EXPLODE(…) of a table | rows of a table have no place in time, and one row each |
-# | a < b of STRUCTs | they have no order |
+# | a = NULL | it would never be TRUE |
+# | a < b of BOOLEANs, ARRAYs, STRUCTs | they have no order |
 # | CASE … EXPLODE(…) | the rows of an item come whatever the branch |
 # | TRANSFORM(a, b => …), where b is a column | it would not be seen which is meant |
 # | table JOIN stream, ON int = bigint | events wait for no row; keys of two types lie in other partitions |
@@ -65,8 +66,8 @@ def check_select(select: exp.Select, inputs: Inputs) -> None:
         _check_window(select, inputs)
     for node in select.find_all(exp.Lambda):
         _check_variables(node, inputs)
-    for compared in select.find_all(exp.LT, exp.LTE, exp.GT, exp.GTE):
-        _check_order(compared, inputs)
+    for compared in select.find_all(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE):
+        _check_compared(compared, inputs)
     for item in select.expressions:
         _check_alias(item)
         for call in item.find_all(exp.Anonymous):
@@ -170,10 +171,15 @@ def _check_variables(node: exp.Lambda, inputs: Inputs) -> None:
         taken.add(variable.name)
 
 
-def _check_order(node: exp.Expr, inputs: Inputs) -> None:
+def _check_compared(node: exp.Expr, inputs: Inputs) -> None:
+    if isinstance(node.this, exp.Null) or isinstance(node.expression, exp.Null):
+        hint = "write IS NULL or IS NOT NULL"
+        raise _refused(node, f"nothing can be compared with NULL: {sql_of(node)}", TypeMismatch, hint)
+    if isinstance(node, exp.EQ | exp.NEQ):
+        return
     for side in (node.this, node.expression):
         found = inputs.find(side) if isinstance(side, exp.Column) and not isinstance(side.this, exp.Star) else None
-        if found is not None and found.type.base is BaseType.STRUCT:
+        if found is not None and (found.type.is_nested or found.type.base is BaseType.BOOLEAN):
             raise _refused(node, f"values of type {found.type} cannot be compared: {sql_of(node)}", TypeMismatch)
 
 

@@ -21,7 +21,8 @@ from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from strandline.jobs.model.relation import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.tables import alike, differ_only_in_case
-from strandline.jobs.model.types import BaseType, has_null
+from strandline.jobs.model.types import NULL, VARCHAR, BaseType, has_null
+from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS, items_of
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
@@ -43,7 +44,7 @@ def is_reserved(name: str) -> bool:
 
 
 def read_outputs(
-    select: exp.Select, inputs: Inputs, hook: Aggregate, *, naming: Naming, unnamed: Unnamed
+    select: exp.Select, inputs: Inputs, hook: Aggregate, *, naming: Naming, unnamed: Unnamed, branch: bool = False
 ) -> tuple[Output, ...]:
     """Read the SELECT list into visible columns.
 
@@ -51,6 +52,7 @@ def read_outputs(
         hook: reads values that only the SELECT list can hold: aggregates, functions over windows, subqueries.
         naming: with `ksql` a column that several inputs have is prefixed, also when it is selected once.
         unnamed: whose names an expression gets that has none: `ksql_col_0`, …, or `count`, `sum`, `?column?`.
+        branch: a column that is NULL in every row keeps no type: the query is combined with others.
 
     Raises:
         InvalidQuery: a column without a type, or with a name that is reserved or taken; and as `infer`.
@@ -76,7 +78,15 @@ def read_outputs(
     items = _numbered(items) if pulls else _told_apart(items, inputs, prefix=prefix)
     for number, item in enumerate(items):
         _check(item, items[:number], naming)
-    return tuple(item.output for item in items)
+    outputs = tuple(item.output for item in items)
+    return outputs if branch or pulls else tuple(map(_with_type, outputs))
+
+
+def _with_type(output: Output) -> Output:
+    """A column that is NULL in every row is a text, as in PostgreSQL."""
+    if output.type.base is not BaseType.NULL:
+        return output
+    return replace(output, expression=widened(Typed(output.expression, NULL), VARCHAR).expression, type=VARCHAR)
 
 
 def _unseen_keys(select: exp.Select, inputs: Inputs, names: _Names, items: list[Item]) -> list[Item]:
@@ -174,9 +184,9 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
         message = f"two columns are named '{name}'"
     elif (taken := alike(name, [other.output.name for other in earlier])) is not None:
         message = differ_only_in_case("columns", taken, name)
-    elif item.output.type.base is BaseType.NULL and naming != "pull":
+    elif item.output.type.base is BaseType.NULL and naming == "ksql":
         message, hint = f"column '{name}' is NULL and has no type", "CAST(NULL AS …)"
-    elif has_null(item.output.type) and naming != "pull":
+    elif item.output.type.base is not BaseType.NULL and has_null(item.output.type) and naming != "pull":
         message, hint = f"column '{name}' holds a NULL that has no type: {item.output.type}", "CAST(NULL AS …)"
     if message is not None:
         raise InvalidQuery(message, hint=hint).placed(*position_of(item.node))

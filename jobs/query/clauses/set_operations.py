@@ -24,7 +24,7 @@ from sqlglot import exp
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.model.types import VARCHAR, BaseType, SqlType
 from strandline.jobs.query.clauses.from_clause import Context
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.scope import Typed, column
@@ -47,17 +47,21 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
         NotSupported: BY NAME of anything but a UNION.
     """
     operation = _operation(tree)
-    inner = replace(context, outermost=context.outermost and operation == "union all")
+    inner = replace(context.branches, outermost=context.outermost and operation == "union all")
     branches = [context.read(each, inner) for each in branches_of(tree, operation)]
     if tree.args.get("by_name"):
         branches = _by_name(branches, tree)
     columns = outputs_of(branches[0])
     for branch in branches[1:]:
         columns = common_columns(columns, outputs_of(branch), operation, tree)
-    missing = next((name for name, sql_type in columns if sql_type.base is BaseType.NULL), None)
-    if missing is not None:
-        raise InvalidQuery(f"column '{missing}' is NULL in every branch and has no type", hint="CAST(NULL AS …)")
+    if not context.branch:
+        columns = with_types(columns)
     return SetOperation(operation, tuple(converted(branch, columns) for branch in branches), columns)
+
+
+def with_types(columns: Columns) -> Columns:
+    """The columns, those that are NULL in every row as texts."""
+    return tuple((name, VARCHAR if of.base is BaseType.NULL else of) for name, of in columns)
 
 
 def _operation(tree: exp.SetOperation) -> Operation:

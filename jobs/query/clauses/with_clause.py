@@ -22,9 +22,9 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from strandline.jobs.model.relation import ITSELF, LEVEL, Relation
 from strandline.jobs.model.tables import alike, differ_only_in_case
-from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.from_clause import Context, query_part, renamed
-from strandline.jobs.query.clauses.set_operations import branches_of, common_columns, converted
+from strandline.jobs.query.clauses.set_operations import branches_of, common_columns, converted, with_types
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import identifier
@@ -101,10 +101,10 @@ def _recursion(cte: exp.Expr, context: Context) -> Recursion:
     context = replace(read_with(tree, context), outer=None)
     names = [each.name for each in cte.args["alias"].args.get("columns") or ()]
     seeds = [_under(each, names) for each in seeds]
-    columns = _named(name, names, _columns_of([context.read(each, context) for each in seeds], tree), cte)
+    columns = _named(name, names, _columns_of([context.read(each, context.branches) for each in seeds], tree), cte)
     trees = [_under(each, [shown for shown, _ in columns]) for each in trees]
     columns, following = _typed(name, columns, trees, context, tree)
-    read = [converted(context.read(each, context), columns) for each in seeds]
+    read = [converted(context.read(each, context.branches), columns) for each in seeds]
     seed = read[0] if len(read) == 1 else SetOperation("union all", tuple(read), columns)
     distinct = tree.args.get("distinct") is not False
     steps = []
@@ -203,21 +203,19 @@ def _typed(
     for _ in range(_TYPINGS):
         itself = Relation(ITSELF, columns, "keyed", tuple(each for each, _ in columns), ((LEVEL, t.INT),))
         queries = {each: query for each, query in context.queries.items() if each != name}
-        inner = replace(context, queries=queries, beside={**context.beside, name: itself})
+        inner = replace(context.branches, queries=queries, beside={**context.beside, name: itself})
         steps = [context.read(each, inner) for each in trees]
         wider = columns
         for each in steps:
             wider = common_columns(wider, outputs_of(each), "UNION", tree)
-        if wider == columns:
+        if wider == columns == with_types(columns):
             break
+        wider = with_types(wider) if wider == columns else wider
         columns = wider
     else:
         raise TypeMismatch(
             f"the columns of '{name}' are wider with each round", hint="CAST(… AS …) in what follows from it"
         ).placed(*position_of(tree))
-    missing = next((each for each, of in columns if of.base is BaseType.NULL), None)
-    if missing is not None:
-        raise InvalidQuery(f"column '{missing}' is NULL in every branch and has no type", hint="CAST(NULL AS …)")
     maps = next((f"column '{each}' is {of}" for each, of in columns if has_map(of)), None)
     if maps is not None:
         raise NotSupported(f"'{name}' reads itself, and {maps}: rows are compared there").placed(*position_of(tree))

@@ -26,6 +26,29 @@ from strandline.jobs.sql.from_text import parse_rule
 from strandline.jobs.sql.trees import call
 
 _THERE: Final = "__x => __x IS NOT NULL"
+_SINES: Final = {
+    "0e0": [("", 0), ("", 180), ("-", 180)],
+    "0.5e0": [("", 30), ("", 150), ("-", 210), ("-", 330)],
+    "-0.5e0": [("", 210), ("", 330), ("-", 30), ("-", 150)],
+    "1e0": [("", 90), ("-", 270)],
+    "-1e0": [("", 270), ("-", 90)],
+}
+"""The angles whose sine has no other digits, by it."""
+
+
+def _clock(names: tuple[str, ...], digits: int) -> str:
+    """The text of hours, minutes and seconds of these names; one that is no time where a part is out of its range."""
+    hour, minute, second = names
+    seconds = f"CAST(CAST({second} AS DECIMAL({digits + 2}, {digits})) AS VARCHAR)"
+    known = f"{hour} BETWEEN 0 AND 23 AND {minute} BETWEEN 0 AND 59 AND {second} >= 0 AND {second} < 60"
+    text = " || ':' || ".join(f"LPAD(CAST({each} AS VARCHAR), 2, '0')" for each in (hour, minute))
+    wrong = " || ':' || ".join(f"CAST({each} AS VARCHAR)" for each in names)
+    whole = f"{text} || ':' || LPAD({seconds}, {digits + 3}, '0')"
+    return f"CASE WHEN {known} THEN {whole} ELSE {wrong} || ' is no time' END"
+
+
+_SORTED: Final = f"ARRAY_SORT(FILTER(a, {_THERE}))"
+_SQUARES: Final = "LIST_MOMENT2(a) = 0e0 THEN CAST('NaN' AS DOUBLE)"
 
 DEFINED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -98,7 +121,42 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         " ARRAY_JOIN(FILTER(TRANSFORM(a, __x => COALESCE(CAST(__x AS VARCHAR), c)), __x => __x IS NOT NULL), b) END",
         "STRING_TO_ARRAY(a, b)": "CASE WHEN a = '' THEN FILTER(ARRAY[a], __x => FALSE)"
         " WHEN b = '' THEN ARRAY[a] ELSE SPLIT(a, b) END",
+        "LIST_PRODUCT(a)": f"CASE WHEN LIST_COUNT(a) > 0 THEN REDUCE(FILTER(a, {_THERE}), 1e0,"
+        " (__s, __x) => __s * CAST(__x AS DOUBLE)) END",
+        "LIST_MEDIAN(a)": f"CASE WHEN LIST_COUNT(a) > 0 THEN (CAST({_SORTED}[(LIST_COUNT(a) + 1) / 2] AS DOUBLE)"
+        f" + CAST({_SORTED}[(LIST_COUNT(a) + 2) / 2] AS DOUBLE)) / 2e0 END",
+        "LIST_MAD(a)": "TRANSFORM(ARRAY[LIST_MEDIAN(a)],"
+        " __m => LIST_MEDIAN(TRANSFORM(a, __y => ABS(CAST(__y AS DOUBLE) - __m))))[1]",
+        **{
+            f"LIST_MOMENT{power}(a)": "TRANSFORM(ARRAY[LIST_AVG(a)], __m => LIST_SUM(TRANSFORM(a, __y => "
+            + " * ".join(["(CAST(__y AS DOUBLE) - __m)"] * power)
+            + ")))[1] / LIST_COUNT(a)"
+            for power in (2, 3, 4)
+        },
+        "LIST_SKEWNESS(a)": f"CASE WHEN LIST_COUNT(a) > 2 THEN CASE WHEN {_SQUARES}"
+        " ELSE SQRT(CAST(LIST_COUNT(a) AS DOUBLE) * (LIST_COUNT(a) - 1)) / (LIST_COUNT(a) - 2) * LIST_MOMENT3(a)"
+        " / (LIST_MOMENT2(a) * SQRT(LIST_MOMENT2(a))) END END",
+        "LIST_KURTOSIS(a)": f"CASE WHEN LIST_COUNT(a) > 3 THEN CASE WHEN {_SQUARES}"
+        " ELSE (CAST(LIST_COUNT(a) AS DOUBLE) - 1) / (CAST(LIST_COUNT(a) - 2 AS DOUBLE) * (LIST_COUNT(a) - 3))"
+        " * ((LIST_COUNT(a) + 1) * (LIST_MOMENT4(a) / (LIST_MOMENT2(a) * LIST_MOMENT2(a)))"
+        " - 3e0 * (LIST_COUNT(a) - 1)) END END",
+        "LIST_KURTOSIS_POP(a)": f"CASE WHEN LIST_COUNT(a) > 1 THEN CASE WHEN {_SQUARES}"
+        " ELSE LIST_MOMENT4(a) / (LIST_MOMENT2(a) * LIST_MOMENT2(a)) - 3e0 END END",
+        "LIST_WHERE(a, b)": "CASE WHEN CARDINALITY(b) > 0 AND a IS NOT NULL THEN LIST_SELECT(a,"
+        " FILTER(GENERATE_SERIES(1, CARDINALITY(b)), __i => b[__i]))"
+        " WHEN CARDINALITY(b) = 0 THEN FILTER(a, __x => FALSE) END",
+        "LIST_RESIZE(a, b)": "LIST_RESIZE(a, b, NULL)",
+        "LIST_RESIZE(a, b, c)": "CASE WHEN a IS NOT NULL AND b > 0 THEN TRANSFORM(GENERATE_SERIES(1, b),"
+        " __i => CASE WHEN __i <= CARDINALITY(a) THEN a[__i] ELSE c END) WHEN b = 0 THEN FILTER(a, __x => FALSE) END",
+        **{
+            f"{name}(a, b)": "CASE WHEN LENGTH(a) > 0 AND LENGTH(a) = LENGTH(b) THEN CARDINALITY(FILTER("
+            "GENERATE_SERIES(1, LENGTH(a)), __i => SUBSTRING(a, __i, 1) <> SUBSTRING(b, __i, 1)))"
+            " ELSE CAST(CASE WHEN a = '' AND b = '' THEN '0' ELSE a || ' is not as long as ' || b END AS INT) END"
+            for name in ("MISMATCHES", "HAMMING")
+        },
         # Maps and structs.
+        "MAP_EXTRACT(a, b)": "CASE WHEN MAP_CONTAINS(a, b) THEN ARRAY[a[b]]"
+        " WHEN a IS NOT NULL THEN FILTER(ARRAY[a[b]], __x => FALSE) END",
         "MAP_ENTRIES(a)": "TRANSFORM(ENTRIES(a), __x => STRUCT(key := __x->k, value := __x->v))",
         **{
             f"{name}(a, b)": "CASE WHEN a IS NOT NULL THEN ARRAY_CONTAINS(MAP_KEYS(a), b) END"
@@ -117,7 +175,21 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         "ISNAN(a)": "CAST(a AS DOUBLE) = CAST('NaN' AS DOUBLE)",
         "ISINF(a)": "ABS(CAST(a AS DOUBLE)) = CAST('Infinity' AS DOUBLE)",
         "ISFINITE(a)": "ABS(CAST(a AS DOUBLE)) < CAST('Infinity' AS DOUBLE)",
-        "FDIV(a, b)": "CAST(a AS DOUBLE) / CAST(b AS DOUBLE)",
+        "SIND(a)": "CASE CAST(a AS DOUBLE) % 360e0"
+        + "".join(f" WHEN {sign}{angle}e0 THEN {value}" for value, angles in _SINES.items() for sign, angle in angles)
+        + " ELSE SIN(RADIANS(CAST(a AS DOUBLE) % 360e0)) END",
+        "COSD(a)": "SIND(90e0 - ABS(CAST(a AS DOUBLE) % 360e0))",
+        "TAND(a)": "CASE WHEN COSD(a) <> 0e0 THEN SIND(a) / COSD(a) WHEN SIND(a) > 0e0 THEN CAST('Infinity' AS DOUBLE)"
+        " WHEN SIND(a) < 0e0 THEN CAST('-Infinity' AS DOUBLE) END",
+        "COTD(a)": "CASE WHEN SIND(a) <> 0e0 THEN COSD(a) / SIND(a) WHEN COSD(a) > 0e0 THEN CAST('Infinity' AS DOUBLE)"
+        " WHEN COSD(a) < 0e0 THEN CAST('-Infinity' AS DOUBLE) END",
+        "ASIND(a)": "CASE CAST(a AS DOUBLE) WHEN 0.5e0 THEN 30e0 WHEN -0.5e0 THEN -30e0 ELSE DEGREES(ASIN(a)) END",
+        "ACOSD(a)": "CASE CAST(a AS DOUBLE) WHEN 0.5e0 THEN 60e0 WHEN -0.5e0 THEN 120e0 ELSE DEGREES(ACOS(a)) END",
+        "ATAND(a)": "DEGREES(ATAN(a))",
+        "ATAN2D(a, b)": "DEGREES(ATAN2(a, b))",
+        "EVEN(a)": "CASE WHEN a >= 0 THEN CEIL(CAST(a AS DOUBLE) / 2e0) ELSE FLOOR(CAST(a AS DOUBLE) / 2e0) END * 2e0",
+        "FDIV(a, b)": "FLOOR(CAST(a AS DOUBLE) / CAST(b AS DOUBLE))",
+        "FMOD(a, b)": "CAST(a AS DOUBLE) - FDIV(a, b) * CAST(b AS DOUBLE)",
         "LCM(a, b)": "CASE WHEN a = 0 OR b = 0 THEN a * b ELSE ABS(a / GCD(a, b) * b) END",
         "PMOD(a, b)": "CASE WHEN a % b < 0 THEN (a % b + b) % b ELSE a % b END",
         "NEGATIVE(a)": "-a",
@@ -163,6 +235,11 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         " LPAD(CAST(a AS VARCHAR), 4, '0') || '-' || LPAD(CAST(b AS VARCHAR), 2, '0') || '-'"
         " || LPAD(CAST(c AS VARCHAR), 2, '0') ELSE CAST(a AS VARCHAR) || '-' || CAST(b AS VARCHAR) || '-'"
         " || CAST(c AS VARCHAR) || ' is no date' END AS DATE)",
+        "MAKE_TIMESTAMP(a, b, c, d, e, f)": "CAST(CAST(MAKE_DATE(a, b, c) AS VARCHAR) || 'T'"
+        f" || {_clock(tuple('def'), 6)} AS TIMESTAMP)",
+        "MAKE_TIME(a, b, c)": f"CAST({_clock(tuple('abc'), 3)} AS TIME)",
+        "EPOCH_NS(a)": "EPOCH_US(CAST(a AS TIMESTAMP)) * CAST(1000 AS BIGINT)",
+        "JULIAN(a)": "EPOCH(a) / 86400e0 + 2440588e0",
         "UNIX_SECONDS(a)": "EXTRACT(EPOCH FROM CAST(a AS TIMESTAMP))",
         "UNIX_MILLIS(a)": "UNIX_TIMESTAMP(CAST(a AS TIMESTAMP))",
         "TIMESTAMP_SECONDS(a)": "FROM_UNIXTIME(a * CAST(1000 AS BIGINT))",
@@ -195,11 +272,11 @@ def _bodies(name: str) -> Mapping[int, tuple[tuple[str, ...], exp.Expr]]:
         assert matched is not None
         if matched[1] == name:
             names = tuple(matched[2].split(", "))
-            found[len(names)] = names, _tree(body)
+            found[len(names)] = names, tree_of(body)
     return found
 
 
-def _tree(text: str) -> exp.Expr:
+def tree_of(text: str) -> exp.Expr:
     """The tree of an expression of the language, without the places where it was written."""
     tree = fold(parse_rule(text, Strandline.Parser._parse_disjunction))  # noqa: SLF001 - the rule of one expression
     for node in tree.walk():
@@ -220,7 +297,7 @@ def _defined(node: exp.Anonymous, typed: Infer) -> Typed:
 
 def _by(body: str, node: exp.Anonymous, typed: Infer) -> Typed:
     """The expression `body` over the arguments `a`, `b`, … of a call."""
-    return typed(_over(_tree(body), dict(zip("abcd", node.expressions, strict=False))))
+    return typed(_over(tree_of(body), dict(zip("abcd", node.expressions, strict=False))))
 
 
 def _over(body: exp.Expr, given: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -229,12 +306,12 @@ def _over(body: exp.Expr, given: Mapping[str, exp.Expr]) -> exp.Expr:
     def argument(inner: exp.Expr) -> exp.Expr:
         if not isinstance(inner, exp.Column) or inner.name not in given:
             return inner
-        return _closed(given[inner.name].copy())
+        return closed(given[inner.name].copy())
 
-    return _closed(body.copy().transform(argument))
+    return closed(body.copy().transform(argument))
 
 
-def _closed(node: exp.Expr) -> exp.Expr:
+def closed(node: exp.Expr) -> exp.Expr:
     """An expression as it may stand beside any operator."""
     return node if isinstance(node, _CLOSED) else exp.Paren(this=node)
 

@@ -383,7 +383,7 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "STRINGTODATE": _older("UNIX_DATE", "PARSE_DATE"),
     "TIMESTAMPTOSTRING": _older(None, "FORMAT_TIMESTAMP", "FROM_UNIXTIME"),
     "STRINGTOTIMESTAMP": _older("UNIX_TIMESTAMP", "PARSE_TIMESTAMP"),
-    **dict.fromkeys(("LIST_VALUE", "ARRAY_VALUE"), _items),
+    **dict.fromkeys(("LIST_VALUE", "ARRAY_VALUE", "LIST_PACK"), _items),
     "POW": _older(None, "POWER"),
     "BTRIM": _older(None, "TRIM", least=1),
     "ARRAY_JOIN": _array_join,

@@ -105,7 +105,6 @@ SEED = "SELECT id, n FROM t UNION ALL"
         (f"r (a, b) AS ({SEED} SELECT a, b FROM r LIMIT 3)", NotSupported, "LIMIT of the UNION"),
         ("a AS (SELECT x FROM b), b AS (SELECT 1 AS x UNION SELECT x FROM a)", NotSupported, "comes after it"),
         ("r (a) AS (SELECT 0.5 UNION ALL SELECT a * 0.25 FROM r)", TypeMismatch, "wider with each round"),
-        ("r (a) AS (SELECT NULL UNION ALL SELECT a FROM r)", InvalidQuery, "has no type"),
         ("r (a) AS (SELECT id FROM t UNION SELECT k FROM r JOIN t ON r.a = t.id)", TypeMismatch, "VARCHAR"),
         ("r (a, a) AS (SELECT id, n FROM t UNION SELECT * FROM r)", InvalidQuery, "two columns"),
         ("r (a, b) AS (SELECT id FROM t UNION SELECT * FROM r)", InvalidQuery, "2 names are given"),
