@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -65,10 +66,16 @@ def test_they_give_what_duckdb_gives(call: str, tmp_path: Path) -> None:
         assert found == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.fixture(scope="module")
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        elementary.register(connection)
+        yield connection
+
+
 @pytest.mark.parametrize("select", SELECTS)
-def test_the_view_is_its_select_after_every_epoch(select: str, duck: duckdb.DuckDBPyConnection) -> None:
-    elementary.register(duck)
-    assert wrong(select, duck, _SEED) == ""
+def test_the_view_is_its_select_after_every_epoch(select: str, db: duckdb.DuckDBPyConnection) -> None:
+    assert wrong(select, db, _SEED) == ""
 
 
 def test_each_is_tried() -> None:
