@@ -20,6 +20,8 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.clauses.composed_aggregates import COMPOSED
+from strandline.jobs.query.clauses.composed_aggregates import NAMES as COMPOSED_NAMES
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.other_dialects import DEFINED
 from strandline.jobs.query.expressions.rewrites import CALLED
@@ -54,7 +56,7 @@ class Form:
 def kinds() -> Mapping[str, str]:
     """The kind of each function, by each of its names: `aggregate` or `scalar`."""
     scalars = dict.fromkeys((*SCALARS, *CALLED), "scalar")
-    return scalars | {name.partition(" ")[0]: "aggregate" for name in FUNCTIONS}
+    return scalars | {name.partition(" ")[0]: "aggregate" for name in (*FUNCTIONS, *COMPOSED_NAMES)}
 
 
 def describe(name: str) -> Document | None:
@@ -66,7 +68,9 @@ def describe(name: str) -> Document | None:
     data: dict[str, Any] = {"name": name, "kind": kind}
     if others := _other_names(name):
         data["other_names"] = others
-    if means := [f"{head} is {body}" for head, body in DEFINED.items() if head.partition("(")[0] == name]:
+    if means := [
+        f"{head} is {body}" for head, body in {**DEFINED, **COMPOSED}.items() if head.partition("(")[0] == name
+    ]:
         data["means"] = means
     data["forms"] = [{"takes": list(map(str, form.takes)), "gives": str(form.gives)} for form in forms]
     cells = [["kind", cell(f"{kind} function of the language")]]

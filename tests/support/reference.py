@@ -34,6 +34,7 @@ from strandline.jobs.functions.scalars.numbers import NUMBERS
 from strandline.jobs.functions.scalars.patterns import PATTERNS
 from strandline.jobs.functions.scalars.text import TEXT, URLS
 from strandline.jobs.functions.scalars.times import TIME_PARTS, TIME_SUMS, TIME_TEXTS, TIMES
+from strandline.jobs.query.clauses.composed_aggregates import COMPOSED
 from strandline.jobs.query.expressions.other_dialects import BY_TYPE, DEFINED
 from tests.support.function_cases import EXPECTED, table
 
@@ -79,6 +80,8 @@ def functions_page() -> str:
         "All of them take values back: a row that changes or goes is taken out of its group. `SELECT` with `FILTER "
         "(WHERE …)`, `DISTINCT` and `ORDER BY` inside the call: [views](../sql.md#views).",
         "\n".join(_aggregates()),
+        "Aggregates that are made of these, with DISTINCT, FILTER and OVER as they have them:",
+        "\n".join(_composed()),
     ]
     for title, group in {**_GROUPS, "Other": rest}.items():
         parts += [f"## {title}", "\n".join(_scalars(_listed(group)))]
@@ -107,6 +110,13 @@ def _aggregates() -> Iterator[str]:
         yield f"| {kind} | {', '.join(map(_with_synonyms, names.split()))} |"
     rest = sorted(name for name in FUNCTIONS if name not in named and " " not in name)
     yield f"| Of pairs of numbers | {', '.join(map(_with_synonyms, rest))} |"
+
+
+def _composed() -> Iterator[str]:
+    yield "| call | means |"
+    yield "| --- | --- |"
+    for head, meaning in sorted(COMPOSED.items()):
+        yield f"| `{head}` | {_code(meaning)} |"
 
 
 def _with_synonyms(name: str) -> str:

@@ -120,7 +120,8 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         "ARRAY_TO_STRING(a, b, c)": "CASE WHEN b IS NOT NULL THEN"
         " ARRAY_JOIN(FILTER(TRANSFORM(a, __x => COALESCE(CAST(__x AS VARCHAR), c)), __x => __x IS NOT NULL), b) END",
         "STRING_TO_ARRAY(a, b)": "CASE WHEN a = '' THEN FILTER(ARRAY[a], __x => FALSE)"
-        " WHEN b = '' THEN ARRAY[a] ELSE SPLIT(a, b) END",
+        " WHEN b = '' THEN ARRAY[a] WHEN b IS NULL THEN SPLIT(a, '') ELSE SPLIT(a, b) END",
+        "STRING_TO_ARRAY(a, b, c)": "TRANSFORM(STRING_TO_ARRAY(a, b), __x => NULLIF(__x, c))",
         "LIST_PRODUCT(a)": f"CASE WHEN LIST_COUNT(a) > 0 THEN REDUCE(FILTER(a, {_THERE}), 1e0,"
         " (__s, __x) => __s * CAST(__x AS DOUBLE)) END",
         "LIST_MEDIAN(a)": f"CASE WHEN LIST_COUNT(a) > 0 THEN (CAST({_SORTED}[(LIST_COUNT(a) + 1) / 2] AS DOUBLE)"
