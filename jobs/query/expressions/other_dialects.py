@@ -184,10 +184,13 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         " WHEN SIND(a) < 0e0 THEN CAST('-Infinity' AS DOUBLE) END",
         "COTD(a)": "CASE WHEN SIND(a) <> 0e0 THEN COSD(a) / SIND(a) WHEN COSD(a) > 0e0 THEN CAST('Infinity' AS DOUBLE)"
         " WHEN COSD(a) < 0e0 THEN CAST('-Infinity' AS DOUBLE) END",
-        "ASIND(a)": "CASE CAST(a AS DOUBLE) WHEN 0.5e0 THEN 30e0 WHEN -0.5e0 THEN -30e0 ELSE DEGREES(ASIN(a)) END",
-        "ACOSD(a)": "CASE CAST(a AS DOUBLE) WHEN 0.5e0 THEN 60e0 WHEN -0.5e0 THEN 120e0 ELSE DEGREES(ACOS(a)) END",
-        "ATAND(a)": "DEGREES(ATAN(a))",
-        "ATAN2D(a, b)": "DEGREES(ATAN2(a, b))",
+        # By the arc of an angle that is known, so that 0.5 and 1 have no other digits.
+        "ASIND(a)": "CASE WHEN ABS(CAST(a AS DOUBLE)) <= 0.5e0 THEN ASIN(a) / ASIN(0.5e0) * 30e0"
+        " WHEN a > 0 THEN 90e0 - ACOS(a) / ACOS(0.5e0) * 60e0 ELSE ACOS(-a) / ACOS(0.5e0) * 60e0 - 90e0 END",
+        "ACOSD(a)": "CASE WHEN ABS(CAST(a AS DOUBLE)) <= 0.5e0 THEN 90e0 - ASIN(a) / ASIN(0.5e0) * 30e0"
+        " WHEN a > 0 THEN ACOS(a) / ACOS(0.5e0) * 60e0 ELSE 90e0 + (90e0 - ACOS(-a) / ACOS(0.5e0) * 60e0) END",
+        "ATAND(a)": "ATAN(a) / ATAN(1e0) * 45e0",
+        "ATAN2D(a, b)": "ATAN2(a, b) / ATAN(1e0) * 45e0",
         "EVEN(a)": "CASE WHEN a >= 0 THEN CEIL(CAST(a AS DOUBLE) / 2e0) ELSE FLOOR(CAST(a AS DOUBLE) / 2e0) END * 2e0",
         "FDIV(a, b)": "FLOOR(CAST(a AS DOUBLE) / CAST(b AS DOUBLE))",
         "FMOD(a, b)": "CAST(a AS DOUBLE) - FDIV(a, b) * CAST(b AS DOUBLE)",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -54,8 +54,9 @@ def problem(query: Query, rows: Sequence[Sequence[Any]], columns: int) -> str:
         return f"{len(rows)} rows, not {len(query.lines)}: {shown(rows)}"
     stated = rows_of(query, columns)
     if stated is None:
-        ours, theirs = sorted(_line(row) for row in rows), sorted(" ".join(line.split()) for line in query.lines)
-        return "" if _lines_alike(ours, theirs) else f"{shown(rows)}"
+        theirs = sorted(" ".join(line.split()) for line in query.lines)
+        ours = (sorted(_line(row, spell) for row in rows) for spell in (_text, _braced, _as_row))
+        return "" if any(_lines_alike(each, theirs) for each in ours) else f"{shown(rows)}"
     return unmatched(stated, rows)
 
 
@@ -226,8 +227,8 @@ def _bytes(text: str) -> bytes | None:
         return None
 
 
-def _line(row: Sequence[Any]) -> str:
-    return " ".join(" ".join(_text(value).split()) if value != "" else "(empty)" for value in row)
+def _line(row: Sequence[Any], spell: Callable[[Any], str] | None = None) -> str:
+    return " ".join(" ".join((spell or _text)(value).split()) if value != "" else "(empty)" for value in row)
 
 
 def _lines_alike(ours: Sequence[str], theirs: Sequence[str]) -> bool:

@@ -51,6 +51,7 @@ _SPELLED: Final = (
 )
 
 
+_HEXADECIMAL: Final = re.compile(r"'\\x((?:[0-9a-fA-F]{2}){2,})'")
 _MADE: Final = re.compile(
     r"\s*CREATE\s+(?:TRIGGER\b.*?\bON|SINK\b.*?\bINTO)\s+(?P<fires>\w+)"
     r"|\s*(?:CREATE\s+(?:\w+\s+)*?(?:TABLE|SOURCE|TYPE|FUNCTION|MACRO|SCHEMA)|INSERT\s+INTO|ALTER\s+(?:\w+\s+)*?(?:TABLE|VIEW)|UPDATE|COPY)\s+"
@@ -87,9 +88,11 @@ class Plain:
 
     Args:
         null_order: where NULL comes in the dialect of the file, as DuckDB's `default_null_order` says it.
+        of_postgres: the file's dialect is PostgreSQL's: `'\\x12cd'` are two bytes, which DuckDB writes `'\\x12\\xcd'`.
     """
 
-    def __init__(self, null_order: str = "nulls_last") -> None:
+    def __init__(self, null_order: str = "nulls_last", *, of_postgres: bool = False) -> None:
+        self._of_postgres = of_postgres
         self._db = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "1GB"})
         self._db.execute("SET TimeZone = 'UTC'")
         self._db.execute("SET enable_external_access = false")
@@ -109,6 +112,8 @@ class Plain:
         self._note_views(sql)
         for pattern, text in _SPELLED:
             sql = pattern.sub(text, sql)
+        if self._of_postgres and self._fills_bytes(sql):
+            sql = _HEXADECIMAL.sub(lambda found: "'" + re.sub("(..)", r"\\x\1", found[1]) + "'", sql)
         changes = list(_changes_in_with(sql))
         immv = _IMMV.match(sql)
         if immv:
@@ -126,6 +131,14 @@ class Plain:
             return why
         self._note_made(sql)
         return ""
+
+    def _fills_bytes(self, sql: str) -> bool:
+        """True for INSERT into a table that has bytes."""
+        made = _MADE.match(sql)
+        if made is None or not made["name"] or sql.split()[0].lower() != "insert":
+            return False
+        table = self.tables().get(_name(made["name"]))
+        return table is not None and any(str(kind) == "BLOB" for _, kind in table.columns)
 
     def _note_made(self, sql: str) -> None:
         """Note what a statement made that is not to be fed."""

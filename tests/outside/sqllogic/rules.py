@@ -216,6 +216,16 @@ BY_WORDS: Final = tuple(
         ("EXTRACT(EPOCH FROM at) is whole seconds", r"\bextract\s*\(\s*epoch\b"),
         ("ARRAY_DISTINCT keeps NULL, as in ksqlDB", r"\barray_distinct\s*\("),
         ("ORDER BY of a subquery orders nothing outside of it", r"\border\s+by\b[^()]*\).*\blimit\b"),
+        ("REGEXP_MATCHES is a condition, as in DuckDB", r"\bregexp_matches\s*\("),
+        ("what is approximate elsewhere is exact", r"\bapprox_(?:count_distinct|distinct|quantile|percentile)\s*\("),
+        (
+            "sums and averages of DOUBLEs agree within 1e-9 of what is added up",
+            r"\b(?:favg|fsum|kahan_sum|sumkahan)\s*\(",
+        ),
+        (
+            "a character is a code point",
+            r"\breverse\s*\(.*[\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\u200d\U0001f3fb-\U0001f3ff]",
+        ),
         ("0.0 and -0.0 are one value", r"-\s*0(?:\.0*)?\s*::"),
         ("a CAST of a fraction to an INT cuts it off", r"::\s*(?:small|big)?int\w*\s*\["),
     )

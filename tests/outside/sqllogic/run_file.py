@@ -70,7 +70,8 @@ class Runner:
 
     def __post_init__(self) -> None:
         # RisingWave's answers are PostgreSQL's.
-        self.plain = Plain("nulls_last" if SUITES[self.suite].form == "tabbed" else "nulls_last_on_asc_first_on_desc")
+        tabbed = SUITES[self.suite].form == "tabbed"
+        self.plain = Plain("nulls_last" if tabbed else "nulls_last_on_asc_first_on_desc", of_postgres=not tabbed)
 
     def outcomes(self) -> Iterator[Outcome]:
         """What became of each query, as a view and as a pull."""
