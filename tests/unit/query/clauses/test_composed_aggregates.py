@@ -54,23 +54,23 @@ SELECTS = (
 )
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_they_give_what_duckdb_gives(call: str, tmp_path: Path) -> None:
-    (answer,) = Interpreter(load_settings(lake=tmp_path / "lake")).run(f"SELECT {call} FROM {_ROWS};")
-    assert isinstance(answer, Rows)
-    [[found]] = [list(row) for row in answer.rows]
-    [(expected,)] = duckdb.sql(f"SELECT {call.replace('MAX_BY', 'ARG_MAX')} FROM {_ROWS}").fetchall()
-    if isinstance(expected, list):
-        assert found == [pytest.approx(each) if isinstance(each, float) else each for each in expected]
-    else:
-        assert found == pytest.approx(expected, nan_ok=True)
-
-
 @pytest.fixture(scope="module")
 def db() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(config={"threads": 1}) as connection:
         elementary.register(connection)
         yield connection
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_they_give_what_duckdb_gives(call: str, tmp_path: Path, db: duckdb.DuckDBPyConnection) -> None:
+    (answer,) = Interpreter(load_settings(lake=tmp_path / "lake")).run(f"SELECT {call} FROM {_ROWS};")
+    assert isinstance(answer, Rows)
+    [[found]] = [list(row) for row in answer.rows]
+    [(expected,)] = db.execute(f"SELECT {call.replace('MAX_BY', 'ARG_MAX')} FROM {_ROWS}").fetchall()
+    if isinstance(expected, list):
+        assert found == [pytest.approx(each) if isinstance(each, float) else each for each in expected]
+    else:
+        assert found == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("select", SELECTS)
