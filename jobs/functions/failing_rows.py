@@ -225,7 +225,7 @@ def join_check(alias: str, join: str, on: exp.Expression | None) -> JoinCheck:
         for term in equal
         for side in (_sides(term) if _is_of_two_sides(term) else [term])
         if can_fail(side)
-        for aliases in [_aliases(side)]
+        for aliases in [_aliases(side) or frozenset({alias})]  # a constant fails for every row of the joined input
     ]
     met = [*sure, *map(lenient, equal)]
     fails = None

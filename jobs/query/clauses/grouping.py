@@ -73,8 +73,9 @@ def read_groups(
     found: dict[str, Typed] = {}
 
     def number(node: exp.Expr) -> int:
-        group = (_selected(node, inputs, outputs) if selected else None) or _group(node, inputs, outputs)
-        _check_group(group, constants=constants)
+        of_list = _selected(node, inputs, outputs) if selected else None
+        group = of_list or _group(node, inputs, outputs)
+        _check_group(group, numbers=constants or of_list is not None)
         found.setdefault(sql_of(group.expression), group)
         return list(found).index(sql_of(group.expression))
 
@@ -106,7 +107,7 @@ def _all_groups(inputs: Inputs, outputs: tuple[Output, ...], calls: Calls, *, co
         if of_rows and not any(calls.call_of(node) is not None for node in expression.walk()):
             assert isinstance(expression, exp.Expression)
             group = Typed(expression, output.type)
-            _check_group(group, constants=constants)
+            _check_group(group, numbers=constants)
             found.setdefault(sql_of(expression), group)
     return tuple(found.values())
 
@@ -228,9 +229,14 @@ def _group(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed
     return found
 
 
-def _check_group(found: Typed, *, constants: bool) -> None:
+def _check_group(found: Typed, *, numbers: bool) -> None:
+    """Check a value to group by.
+
+    Args:
+        numbers: a number is a value, and no position of the SELECT list that was not taken for one.
+    """
     line, place = position_of(found.expression)
-    if not constants and not any(isinstance(node, exp.Column) for node in found.expression.walk()):
+    if not numbers and isinstance(found.expression, exp.Literal) and not found.expression.is_string:
         raise InvalidQuery(
             f"GROUP BY {sql_of(found.expression)} groups by a constant",
             line=line,
