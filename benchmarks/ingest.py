@@ -6,7 +6,8 @@ One run measures, over the same events (about 100 bytes of JSON, 5 fields, 4 par
 
     consume   confluent-kafka's bare consume loop, one process, nothing decoded
     write     Spark writes the same decoded rows from memory to a Delta table, nothing read or checked
-    ingest    the product's way: source, decoding, exactly-once commit to the event log
+    driver    the product's way without a session, part by part: source, decoding, exactly-once commits to the event log
+    ingest    the same in tasks, from a streaming query on
 
 and prints events per second (best and median of the rounds) and the ratios.
 """
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from strandline.jobs.ingest.event_logs import Target
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.registry import open_registry
 from strandline.jobs.ingest.in_driver import small_batches
+from strandline.jobs.ingest.in_parts import Backlog
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
@@ -124,7 +127,7 @@ def main() -> None:
 
 def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int, form: str) -> dict[str, list[float]]:
     """Seconds per way and round. The first round warms up and is left out."""
-    results: dict[str, list[float]] = {"consume": [], "write": [], "ingest": []}
+    results: dict[str, list[float]] = {"consume": [], "write": [], "driver": [], "ingest": []}
     with spark_session(settings.spark, "bench-ingest") as spark:
         source.register(spark)
         rows = None
@@ -134,6 +137,7 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int, f
             wanted = events_of(form)
             ways: dict[str, Callable[[], object]] = {
                 "consume": partial(consume, broker, "events", events),
+                "driver": partial(by_driver, settings, LakeLayout(settings.lake / f"driver-{number}"), wanted),
                 "ingest": partial(ingest, spark, settings, lake, wanted),
             }
             if rows is not None:
@@ -149,6 +153,20 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int, f
                 rows = stored.cache()
                 rows.count()
     return results
+
+
+def by_driver(settings: Settings, lake: LakeLayout, wanted: Source) -> None:
+    """One drain of the driver alone, as a pipeline without views does it."""
+    encoder(wanted.value_format, settings, lake)(0)
+    reading = source.IntakeRange.after({}, settings, lake, [wanted], {})
+    with DuckDBEngine("1GB", 2) as duckdb_engine:
+        small = small_batches(reading, Path(str(lake.checkpoint("bench"))), duckdb_engine, available_now=True)
+        assert small is not None
+        at = reading.start
+        with closing(Backlog(small)) as backlog:
+            while (bounds := backlog.waiting(at)) is not None and bounds[0] != bounds[1]:
+                backlog.ingest(bounds, Target.of_all([wanted], lake, "bench/1", {}))
+                at = bounds[1]
 
 
 def ingest(spark: SparkSession, settings: Settings, lake: LakeLayout, wanted: Source) -> None:
@@ -170,8 +188,9 @@ def report(results: dict[str, list[float]], events: int) -> None:
     rate = {name: events / statistics.median(seconds) for name, seconds in results.items()}
     for name, seconds in results.items():
         print(f"  {name:8} median {rate[name]:>10,.0f}/s   best {events / min(seconds):>10,.0f}/s")
-    for other in ("consume", "write"):
-        print(f"  ingest / {other} = {rate['ingest'] / rate[other]:.2f}")
+    for way in ("driver", "ingest"):
+        for other in ("consume", "write"):
+            print(f"  {way} / {other} = {rate[way] / rate[other]:.2f}")
 
 
 if __name__ == "__main__":

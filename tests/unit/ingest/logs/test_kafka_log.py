@@ -156,3 +156,66 @@ def test_short_ranges_of_many_topics_are_not_taken_for_nothing(monkeypatch: pyte
     end = {f"t{number}": {"0": 60} for number in range(1000)}
     reached = cut_bytes({topic: {"0": 50} for topic in end}, end, 16 << 20, log)
     assert sum(reached[topic]["0"] - 50 for topic in end) == 1000, "a record of each, so that each advances"
+
+
+class _Consumers:
+    """Makes consumers of endless records; notes which were made, and which are closed."""
+
+    def __init__(self) -> None:
+        self.made: list[_Messages] = []
+        self.closed: list[_Messages] = []
+
+    def __call__(self, options: dict[str, Any]) -> _Messages:
+        consumer = _Messages(size=10)
+        consumer.close = lambda: self.closed.append(consumer)  # type: ignore[method-assign]
+        consumer.get_watermark_offsets = lambda *_, **__: (0, 1_000)  # type: ignore[attr-defined]
+        self.made.append(consumer)
+        return consumer
+
+
+@pytest.fixture
+def consumers(monkeypatch: pytest.MonkeyPatch) -> _Consumers:
+    made = _Consumers()
+    monkeypatch.setattr(kafka_range, "Consumer", made)
+    return made
+
+
+def _offsets(log: KafkaLog, start: int, end: int) -> list[int]:
+    return [offset for run in log.read("t", 0, start, end) for offset in run.offsets]
+
+
+def test_a_consumer_reads_on_where_ranges_follow_each_other(consumers: _Consumers) -> None:
+    log = KafkaLog(KafkaSettings(bootstrap_servers="nowhere:1"), going_on=True)
+    assert _offsets(log, 0, 100) == list(range(100))
+    assert _offsets(log, 100, 250) == list(range(100, 250))
+    assert (len(consumers.made), consumers.closed) == (1, [])
+    assert _offsets(log, 300, 310) == list(range(300, 310)), "some were left out"
+    assert consumers.closed == consumers.made[:1]
+    assert _offsets(log, 310, 1_000) == list(range(310, 1_000))
+    assert consumers.closed == consumers.made, "there is no more, as far as is known"
+    assert len(consumers.made) == 2
+
+
+@pytest.mark.parametrize("going_on", [False, True])
+def test_no_consumer_stays_open(consumers: _Consumers, going_on: bool) -> None:
+    """Not two of one partition, which sources of the same topic read side by side, nor one that is given up."""
+    log = KafkaLog(KafkaSettings(bootstrap_servers="nowhere:1"), going_on=going_on)
+    side_by_side = [log.read("t", 0, 0, 100) for _ in range(2)]
+    for each in side_by_side:
+        next(iter(each))
+    for each in side_by_side:
+        assert sum(map(len, each)) == 100 - 64
+    given_up = log.read("t", 1, 0, 100)
+    next(iter(given_up))
+    del given_up
+    assert len(consumers.closed) == (2 if going_on else 3)
+    log.close()
+    assert len(consumers.closed) == len(consumers.made) == 3
+
+
+def test_a_read_that_fails_leaves_no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_range, "Consumer", _Consumer)
+    log = KafkaLog(KafkaSettings(bootstrap_servers="nowhere:1"), going_on=True)
+    with pytest.raises(OffsetsVanished):
+        list(log.read("t", 0, 3, 9))
+    assert log._kept == {}
