@@ -30,6 +30,7 @@ from strandline.state_store.arrangements import arrangements_in
 from strandline.state_store.delta.data_files import content_of, verify
 from strandline.state_store.delta.snapshot import Snapshots
 from strandline.state_store.duckdb import elementary
+from strandline.state_store.duckdb.statements import Statements
 from strandline.state_store.files import disk_errors, remove_left_behind
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class DuckDBEngine:
         elementary.register(self._database)
         self._registering = Lock()
         self.kept = Kept.nothing(self._folder / "copies", arrangements)
+        self.statements = Statements(self.cursor)
 
     def __enter__(self) -> DuckDBEngine:
         return self
@@ -89,6 +91,7 @@ class DuckDBEngine:
 
     def close(self) -> None:
         """End the database and remove what it put aside."""
+        self.statements.close()
         self._database.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -136,6 +139,8 @@ _RECENT_BYTES: Final = 64 << 20
 _MOST_COMMITS: Final = 256
 """The last epochs of a hundred tables; whoever is further behind reads from disk. Each takes a page of memory (64 kB)
 beside its rows."""
+_MOST_SMALL_FILES: Final = 8_192
+"""Data files of which the rows are kept, within as many bytes."""
 _COPIED_BYTES: Final = 1 << 20
 """Arrow's buffers may be far larger than the rows in them: DuckDB makes each for 2,048 rows at least, so the changes of
 an epoch of twenty rows kept a hundred times their size. Up to here they are copied, which takes 0.1 ms."""
@@ -143,33 +148,41 @@ an epoch of twenty rows kept a hundred times their size. Up to here they are cop
 _Name = tuple[str, str]
 
 
-class RecentChanges:
-    """Changes by table and commit, the oldest forgotten first. Safe for several threads."""
+class RecentRows:
+    """Rows by table and a name of its own, a commit's or a file's; the oldest are forgotten first. Safe for several
+    threads."""
 
-    def __init__(self, most_bytes: int = _RECENT_BYTES) -> None:
+    def __init__(self, most_bytes: int = _RECENT_BYTES, most_names: int = _MOST_COMMITS) -> None:
         self._most = most_bytes
+        self._most_names = most_names
         self._lock = Lock()
         self._kept: OrderedDict[_Name, pa.Table] = OrderedDict()
         self._bytes = 0
 
-    def put(self, table: LakePath, nonce: str, changes: pa.Table) -> None:
-        """Keep the changes of a commit: stored columns and `__weight`. One that is too large is not kept."""
-        size = changes.nbytes
+    def put(self, table: LakePath, name: str, rows: pa.Table) -> pa.Table:
+        """Keep rows, unless they are too large; the rows as they are kept.
+
+        Args:
+            name: of the commit whose changes they are (stored columns and `__weight`), or of the file.
+        """
+        size = rows.nbytes
         if size > self._most // 2:
-            return
+            return rows
         if size < _COPIED_BYTES:
-            changes = _copied(changes)
+            rows = _copied(rows)
         with self._lock:
-            self._kept[str(table), nonce] = changes
-            self._bytes += changes.nbytes
-            while self._bytes > self._most or len(self._kept) > _MOST_COMMITS:
+            before = self._kept.pop((str(table), name), None)
+            self._kept[str(table), name] = rows
+            self._bytes += rows.nbytes - (0 if before is None else before.nbytes)
+            while self._bytes > self._most or len(self._kept) > self._most_names:
                 _, oldest = self._kept.popitem(last=False)
                 self._bytes -= oldest.nbytes
+        return rows
 
-    def find(self, table: LakePath, nonce: str) -> pa.Table | None:
-        """Find the changes of a commit, if they are kept."""
+    def find(self, table: LakePath, name: str) -> pa.Table | None:
+        """Find rows, if they are kept."""
         with self._lock:
-            return self._kept.get((str(table), nonce))
+            return self._kept.get((str(table), name))
 
 
 def _copied(rows: pa.Table) -> pa.Table:
@@ -290,12 +303,14 @@ class Kept:
 
     Attributes:
         recent: changes that were committed a moment ago.
+        files: rows of small data files.
         snapshots: of the tables, which follow their logs.
         local: their data files on this machine's disk.
         arrangements: of these files; None: they are scanned.
     """
 
-    recent: RecentChanges
+    recent: RecentRows
+    files: RecentRows
     snapshots: Snapshots
     local: LocalFiles
     arrangements: Arrangements | None = None
@@ -307,4 +322,5 @@ class Kept:
         Args:
             copies: the folder for copies of data files, see `LocalFiles`.
         """
-        return cls(RecentChanges(), Snapshots(), LocalFiles(copies), arrangements)
+        files = RecentRows(most_names=_MOST_SMALL_FILES)
+        return cls(RecentRows(), files, Snapshots(), LocalFiles(copies), arrangements)

@@ -11,24 +11,28 @@ and only files without one are scanned. What a reading gives then are all rows w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from strandline.state_store.arrangements import DataFile, column_at, distinct, sorted_hashes
 from strandline.state_store.delta import rows
-from strandline.state_store.delta.data_files import stated_checksum
-from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.delta.data_files import data_of, stated_checksum
+from strandline.state_store.delta.deletion_vectors import deleted_positions, deleted_rows
 from strandline.state_store.delta.log import inside
-from strandline.state_store.delta.schema import added_columns, columns_of
+from strandline.state_store.delta.schema import added_columns, arrow_schema, columns_of
 from strandline.state_store.delta.statistics import row_count, without_nulls
 from strandline.state_store.duckdb.engine import literal
+from strandline.state_store.duckdb.statements import MOST_ROWS
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT
 
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from strandline.state_store.arrangements import Arrangement, Arrangements
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.delta.snapshot import Snapshot
-    from strandline.state_store.duckdb.engine import LocalFiles, RecentChanges
+    from strandline.state_store.duckdb.engine import LocalFiles, RecentRows
     from strandline.state_store.paths import LakePath
 
 _BITS: Final = 40
@@ -132,6 +136,95 @@ class TableRows:
         placed = pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
         return PlacedRows(f"SELECT * FROM {self._register('none', placed.empty_table())}", ())
 
+    def held(self, snapshot: Snapshot, files: RecentRows) -> tuple[PlacedRows, pa.Table] | None:
+        """All rows of a version in memory, the stored columns and their places; None where they have other columns.
+
+        Args:
+            files: rows of data files that are in memory already.
+
+        Raises: as `at`.
+        """
+        schema = snapshot.metadata["schemaString"]
+        stored = arrow_schema(schema)
+        parts = [self._placed.empty_table()]
+        for number, (name, body) in enumerate(snapshot.files.items()):
+            # Another tool's file may come back under its name with other rows.
+            stated = stated_checksum(body)
+            rows = None if stated is None else files.find(self._path, name)
+            if rows is None:
+                rows = data_of(self._path, inside(self._path, name), stated).to_table(schema=stored)
+                rows = files.put(self._path, name, rows)
+            positions = np.arange(rows.num_rows)
+            if body.get("deletionVector") is not None:
+                gone = deleted_positions(self._path, body["deletionVector"], rows.num_rows)
+                positions = np.delete(positions, gone)
+                rows = rows.take(pa.array(positions))
+            narrowed = self._narrowed(rows)
+            if narrowed is None:
+                return None
+            places = [pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows), pa.array(positions, pa.int64())]
+            parts.append(pa.Table.from_arrays([*narrowed.columns, *places], schema=self._placed))
+        bodies = snapshot.files.values()
+        known = [without_nulls(body.get("stats") or "") for body in bodies] or [frozenset[str]()]
+        files_ = tuple(unquote(body["path"]) for body in bodies)
+        return PlacedRows("", files_, frozenset.intersection(*known)), pa.concat_tables(parts).combine_chunks()
+
+    def held_changes(self, commits: Iterable[Commit], recent: RecentRows) -> pa.Table | None:
+        """The changes of the commits in memory, not consolidated: stored columns, `__weight`, `_commit_version`; None
+        where they have other columns.
+
+        Raises: as `at`.
+        """
+        marked = pa.schema([*self._schema, (WEIGHT, pa.int64()), (VERSION, pa.int64())])
+        parts = [marked.empty_table()]
+        for commit in commits:
+            if not commit.changes_rows:
+                continue
+            known = self._recent_or_read(commit, recent)
+            if known is None:
+                return None
+            narrowed = self._narrowed(known)
+            if narrowed is None:
+                return None
+            versions = pa.repeat(pa.scalar(commit.version, pa.int64()), known.num_rows)
+            parts.append(pa.Table.from_arrays([*narrowed.columns, known[WEIGHT], versions], schema=marked))
+        return pa.concat_tables(parts).combine_chunks()
+
+    def _recent_or_read(self, commit: Commit, recent: RecentRows) -> pa.Table | None:
+        """The changes of a commit, and of few rows that came by it for all who read them next; None: they are read from
+        its files."""
+        if commit.record is None or not commit.record.nonce:
+            return None
+        known = recent.find(self._path, commit.record.nonce)
+        if known is not None or not commit.only_adds or commit.change_files or commit.record.inserted > MOST_ROWS:
+            return known
+        files = [data_of(self._path, file.path, file.checksum).to_table() for file in commit.added]
+        if not files or any(each.schema != files[0].schema for each in files):
+            return None
+        came = pa.concat_tables(files)
+        came = came.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), came.num_rows))
+        return recent.put(self._path, commit.record.nonce, came)
+
+    @cached_property
+    def _placed(self) -> pa.Schema:
+        return pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
+
+    def _narrowed(self, rows: pa.Table) -> pa.Table | None:
+        """The stored columns of rows, of `__state` only the fields of this schema; None where some are of other types,
+        or lacking."""
+        columns = []
+        for field in self._schema:
+            place = rows.schema.get_field_index(field.name)
+            if place < 0:
+                return None
+            column = rows.column(place)
+            if field.name == STATE and column.type != field.type:
+                column = _fewer_fields(column, field.type)
+            if column is None or column.type != field.type:
+                return None
+            columns.append(column)
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
     def at(self, snapshot: Snapshot, keys: Sequence[Keys] = (), part: Part | None = None) -> PlacedRows:
         """All rows of a version, or those with some keys.
 
@@ -158,6 +251,13 @@ class TableRows:
             sum(rows.num_rows for rows in arranged.values()),
             sum(_count(each.body) for each in rest) if keys else 0,
         )
+
+    def count(self, snapshot: Snapshot) -> float:
+        """The rows of its data files, deleted ones included; infinite where the log does not say."""
+        try:
+            return sum(row_count(body) for body in snapshot.files.values())
+        except CorruptState:
+            return math.inf
 
     def suits_lookup(self, snapshot: Snapshot, keys: int) -> bool:
         """True if so few keys, of the rows that there are, may be looked up: in a file that is large enough for it."""
@@ -268,7 +368,7 @@ class TableRows:
         """SELECT of all rows of a version as changes. Raises as `at`."""
         return self._marked(self.at(snapshot).text, 1, snapshot.version)
 
-    def changes(self, commits: Iterable[Commit], recent: RecentChanges) -> str:
+    def changes(self, commits: Iterable[Commit], recent: RecentRows) -> str:
         """SELECT of the changes of the commits, not consolidated: stored columns, `__weight`, `_commit_version`.
 
         Raises: as `at`.
@@ -276,7 +376,7 @@ class TableRows:
         parts = [self._changes_of(commit, recent) for commit in commits if commit.changes_rows]
         return " UNION ALL ".join(parts) or self._marked(self.none().text, 1, 0)
 
-    def _changes_of(self, commit: Commit, recent: RecentChanges) -> str:
+    def _changes_of(self, commit: Commit, recent: RecentRows) -> str:
         known = recent.find(self._path, commit.record.nonce) if commit.record is not None else None
         if known is None and commit.only_adds and not commit.change_files:
             added = [self._local.path_of(self._path, file.path, file.checksum) for file in commit.added]
@@ -358,6 +458,17 @@ def _count(body: Mapping[str, Any]) -> int:
         return row_count(body)
     except CorruptState:
         return 0
+
+
+def _fewer_fields(column: pa.ChunkedArray, wanted: pa.StructType) -> pa.ChunkedArray | None:
+    """A struct with some of its fields; None where it lacks one."""
+    found = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    names = [wanted.field(place).name for place in range(wanted.num_fields)]
+    if any(found.type.get_field_index(name) < 0 for name in names):
+        return None
+    # Where the struct is NULL its fields are.
+    fields = [pc.struct_field(found, name) for name in names]
+    return pa.chunked_array([pa.StructArray.from_arrays(fields, fields=list(wanted), mask=found.is_null())])
 
 
 def _plain(found: pa.DataType) -> pa.DataType:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import duckdb
 import numpy as np
@@ -22,7 +23,9 @@ from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table, digests_by
 from strandline.state_store.duckdb.errors import error_of
 from strandline.state_store.duckdb.rows import TableRows, quoted
+from strandline.state_store.duckdb.statements import MOST_ROWS
 from strandline.state_store.errors import CorruptState, NegativeWeight
+from strandline.state_store.paths import within
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT, schema_json
 from strandline.state_store.wording import Name, sentence
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.duckdb.engine import Kept
     from strandline.state_store.duckdb.rows import Keys, Part, PlacedRows
+    from strandline.state_store.duckdb.statements import Held
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
 
@@ -57,6 +61,7 @@ class DuckDBTable(StoredTable):
         super().__init__(path, spec, kept.snapshots)
         self._connection = connection
         self._recent = kept.recent
+        self._files = kept.files
         self._rows = TableRows(connection, kept.local, path, self._schema, name, kept.arrangements)
 
     def read(self, version: int | None, keys: Sequence[Keys] = (), part: Part | None = None) -> PlacedRows:
@@ -70,6 +75,22 @@ class DuckDBTable(StoredTable):
             CorruptState: a file of it is broken.
         """
         return self._rows.none() if version is None else self._rows.at(self._snapshot(version), keys, part)
+
+    def held(self, version: int) -> tuple[PlacedRows, pa.Table] | None:
+        """The rows at `version` in memory, with their places; None where they are many, or have other columns.
+
+        Raises: as `read`.
+        """
+        snapshot = self._snapshot(version)
+        return self._rows.held(snapshot, self._files) if self._rows.count(snapshot) <= MOST_ROWS else None
+
+    def held_changes(self, after: int, upto: int) -> pa.Table | None:
+        """The changes as of `changes`, in memory; None where some are not there, or have other columns.
+
+        Raises: as `changes`.
+        """
+        self.check_version(upto)
+        return self._rows.held_changes(self.commits(after, upto), self._recent)
 
     def suits_lookup(self, version: int | None, keys: int) -> bool:
         """True if looking up the rows of so many keys may cost less than a scan. Raises as `read`."""
@@ -110,8 +131,11 @@ class DuckDBTable(StoredTable):
         counted = replace(record, inserted=came.count, deleted=0, digest=str(Digest.parse(head.record.digest) + came))
         return self.commit(head, counted, RowChanges(StagedParts(tuple(part.staged for part in parts))))
 
-    def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
+    def append_if_any(self, text: str, record: CommitRecord, held: Held | None = None) -> Head | None:
         """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
+
+        Args:
+            held: what the text reads, where it is held in memory.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
@@ -120,19 +144,34 @@ class DuckDBTable(StoredTable):
         """
         head = self.next(record)
         tally = Tally()
-        staged = self._staged(self._given(text, tally), record)
+        if held is None:
+            rows = self._given(text, tally)
+        else:
+            found = held.run(text)
+            if not found.num_rows:
+                return None
+            rows = self._counted(found.combine_chunks().to_batches(BATCH_ROWS), tally)
+        staged = self._staged(rows, record)
         if tally.inserted == 0:
             staged.discard()
             return None
         return self._add(head, record, staged, tally)
 
-    def apply(self, text: str, stored: PlacedRows, record: CommitRecord, after: Head | None = None) -> Head | None:
+    def apply(
+        self,
+        text: str,
+        stored: PlacedRows,
+        record: CommitRecord,
+        after: Head | None = None,
+        held: Held | None = None,
+    ) -> Head | None:
         """Commit the upserts of the touched keys; None, and no commit, when no row changes.
 
         Args:
             text: a SELECT that gives upserts, see `Upserts`.
             stored: the rows before, as the text read them.
             after: as of `advance`.
+            held: as of `append_if_any`.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
@@ -142,7 +181,7 @@ class DuckDBTable(StoredTable):
             duckdb.Error: the text fails.
         """
         head = after or self.next(record)
-        upserts = Upserts(self._connection, text, self.spec, self._schema)
+        upserts = Upserts(self._connection, text, self.spec, self._schema, held)
         if not upserts.count:
             return None
         tally = Tally()
@@ -223,8 +262,15 @@ class DuckDBTable(StoredTable):
         if made.version == head.version + 1:
             changes = tally.changes()
             if changes is not None:
-                self._recent.put(self.path, made.record.nonce, changes)
+                self._note(self._recent.put(self.path, made.record.nonce, changes), tally, staged)
         return made
+
+    def _note(self, changes: pa.Table, tally: Tally, staged: Staged | None) -> None:
+        """Keep the rows of a small file as well, which are those that came, in their order."""
+        files = [] if staged is None else staged.files
+        came = changes.slice(tally.retracted_rows)
+        if len(files) == 1 and came.num_rows <= MOST_ROWS:
+            self._files.put(self.path, quote(within(files[0], self.path)), came.drop_columns([WEIGHT]))
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -268,7 +314,8 @@ _SAME: Final = "__same"
 
 
 class Upserts:
-    """The upserts of an epoch: one row for each touched key that changes, computed once and kept in the connection.
+    """The upserts of an epoch: one row for each touched key that changes, computed once and kept: in the connection, or
+    in memory, where what they are computed of is held there.
 
     A row has the stored columns of the new row, `__exists` (false: the key is deleted, and the other columns hold only
     the key), and `__old`: the row stored before as a struct with its place (NULL: the key was absent). Rows that are as
@@ -277,6 +324,7 @@ class Upserts:
     Args:
         text: a SELECT that gives them, with or without the rows that are as they were.
         schema: the stored columns.
+        held: as of `DuckDBTable.append_if_any`.
 
     Attributes:
         count: of these rows.
@@ -285,7 +333,14 @@ class Upserts:
         duckdb.Error: the text fails, as a text or over the rows.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, text: str, spec: TableSpec, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        text: str,
+        spec: TableSpec,
+        schema: pa.Schema,
+        held: Held | None = None,
+    ) -> None:
         self._connection = connection
         self._spec = spec
         self._schema = schema
@@ -293,10 +348,12 @@ class Upserts:
         visible = self._equal(spec.visible)
         beside = self._equal([name for name in schema.names if name not in spec.visible])
         same = f"CASE WHEN {EXISTS} AND {OLD} IS NOT NULL THEN {visible} ELSE FALSE END AS {_SAME}"
-        [(count,)] = connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {_UPSERTS} AS"
-            f" SELECT * FROM (SELECT *, {same} FROM ({text})) WHERE NOT ({_SAME} AND {beside})"
-        ).fetchall()
+        changed = f"SELECT * FROM (SELECT *, {same} FROM ({text})) WHERE NOT ({_SAME} AND {beside})"
+        self._held = None if held is None else held.run(changed).combine_chunks()
+        if self._held is not None:
+            self.count = self._held.num_rows
+            return
+        [(count,)] = connection.execute(f"CREATE OR REPLACE TEMP TABLE {_UPSERTS} AS {changed}").fetchall()
         self.count = int(count)
 
     def count_old_rows(self, tally: Tally, stored: PlacedRows) -> None:
@@ -309,8 +366,7 @@ class Upserts:
             CorruptState: a stored row is replaced twice, or its place is not known; the rule is wrong.
         """
         unseen = 0
-        gone = f"SELECT unnest({OLD}), {_SAME} FROM {_UPSERTS} WHERE {OLD} IS NOT NULL"
-        for batch in streamed(self._connection, gone):
+        for batch in self._gone():
             for name, positions in stored.positions(batch[FILE], batch[POSITION]).items():
                 tally.retracted.setdefault(name, BitMap64()).update(positions)
             tally.retract(conformed(batch, self._schema), self._spec.visible, stored.files, batch[FILE])
@@ -325,9 +381,25 @@ class Upserts:
 
     def new_rows(self, tally: Tally) -> Iterator[pa.Table]:
         """The rows to store, in batches, counted on the way."""
-        listed = ", ".join(map(quoted, self._schema.names))
-        batches = streamed(self._connection, f"SELECT {listed} FROM {_UPSERTS} WHERE {EXISTS}")
+        if self._held is None:
+            listed = ", ".join(map(quoted, self._schema.names))
+            batches = streamed(self._connection, f"SELECT {listed} FROM {_UPSERTS} WHERE {EXISTS}")
+        else:
+            come = self._held.filter(self._held[EXISTS]).select(self._schema.names)
+            batches = iter(come.combine_chunks().to_batches(BATCH_ROWS))
         return tally.inserting(batches, self._schema, self._spec.visible)
+
+    def _gone(self) -> Iterator[pa.RecordBatch]:
+        """The stored rows that go, with their places and whether only what is kept beside them changes."""
+        if self._held is None:
+            gone = f"SELECT unnest({OLD}), {_SAME} FROM {_UPSERTS} WHERE {OLD} IS NOT NULL"
+            yield from streamed(self._connection, gone)
+            return
+        found = self._held.filter(pc.is_valid(self._held[OLD])).combine_chunks()
+        for batch in found.to_batches(BATCH_ROWS):
+            old = batch[OLD]
+            names = [old.type.field(place).name for place in range(old.type.num_fields)]
+            yield pa.RecordBatch.from_arrays([*old.flatten(), batch[_SAME]], names=[*names, _SAME])
 
     def _equal(self, names: Sequence[str]) -> str:
         """The condition that these columns are as they were."""
@@ -403,6 +475,11 @@ class Tally:
     """Of each `insert`, in order."""
     _beside: ThreadPoolExecutor | None = None
     _awaited: list[Future[Digest]] = field(default_factory=list)
+
+    @property
+    def retracted_rows(self) -> int:
+        """The rows at the begin of `changes` that go."""
+        return sum(map(len, self.retracted.values()))
 
     def insert(self, rows: pa.Table, visible: Sequence[str]) -> None:
         """Count rows that come. Raises as `digest`."""

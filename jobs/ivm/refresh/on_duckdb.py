@@ -22,14 +22,16 @@ from strandline.jobs.ivm.rules.upserts import without_null_keys
 from strandline.jobs.model.stage_columns import Columns, spec_of_input
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.duckdb.rows import Keys
+from strandline.state_store.duckdb.statements import MOST_ROWS, Held
 from strandline.state_store.duckdb.table import DuckDBTable
-from strandline.state_store.tablespec import EXISTS, VERSION, WEIGHT
+from strandline.state_store.tablespec import EXISTS, FILE, POSITION, VERSION, WEIGHT
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import duckdb
+    import pyarrow as pa
 
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import Epoch
@@ -74,19 +76,72 @@ class DuckDbRuntime(Runtime[str]):
         path = context.lake.table(epoch.stage.table)
         self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), SELF)
         self._before: PlacedRows | None = None
+        self._held: Held | None = None
 
     def run(self, text: str, *, stored: bool = True) -> str:
+        self._held = None
         if stored:
+            over = self._hold(text)
+            if over is not None:
+                return over
             self._look_up(text)
         text = self._over_inputs(text)
+        self._register(text)
+        if self._table.spec.storage == "keyed":
+            self._before = self._table.read(self._head.version if stored else None, self._asked.get(SELF, ()))
+            text = self._without_null_keys(text, self._before)
+            text = self._reading(text, SELF, self._before.text)
+        return text
+
+    def _hold(self, text: str) -> str | None:
+        """The text over rows that are held in memory, by a statement that stays prepared; None: they are too many.
+
+        It names neither files nor versions, so that it is the same in the next epoch.
+        """
+        statements, of = self._duckdb_engine.statements, str(self._table.path)
+        few = self._moved is not None and self._changed is not None and self._changed <= MOST_ROWS and not self._parts
+        if not few or not statements.are_worth(of, text):
+            return None
+        self._register(text)
+        held, whole = Held(statements, of, [], {}), text
+        for name, side, each in relations(self._stage, whole, _ENGINE):
+            read = replace(each, relation=of_columns(each.relation, whole))
+            rows = self._held_side(side, read)
+            if rows is None:
+                return None
+            raw = f"given_{side}_{each.alias}"
+            held.rows[raw] = rows
+            given = f"SELECT * FROM {_ENGINE.name(raw)}"
+            over = self._changed_side(read, given) if side == "delta" else flat(given, read.relation)
+            text = _reading(text, name, over, held.views.append)
+        if self._table.spec.storage == "keyed":
+            found = self._table.held(self._head.version)
+            if found is None:
+                return None
+            self._before, held.rows["given_self"] = found
+            text = self._without_null_keys(text, self._before)
+            text = _reading(text, SELF, 'SELECT * FROM "given_self"', held.views.append)
+        self._held = held
+        return text
+
+    def _held_side(self, side: Side, each: Input) -> pa.Table | None:
+        span, source = self._spans[each.relation.name], self._source(side, each)
+        if side == "delta":
+            changes = None if span.after is None else source.held_changes(span.after, span.upto)
+            # What changes of a row beside its visible columns, records do not count.
+            return None if changes is None or changes.num_rows > MOST_ROWS else changes
+        version = self._version(side, each)
+        found = None if version is None else source.held(version)
+        return None if found is None else found[1].drop_columns([FILE, POSITION])
+
+    def _register(self, text: str) -> None:
         functions = self._context.functions
         if functions is not None:
             self._duckdb_engine.register(lambda connection: functions.register_duckdb(connection, text))
-        if self._table.spec.storage == "keyed":
-            self._before = self._table.read(self._head.version if stored else None, self._asked.get(SELF, ()))
-            if self._before.without_nulls.issuperset(self._table.spec.key):
-                text = without_null_keys(self._stage, text, _ENGINE)
-            text = self._reading(text, SELF, self._before.text)
+
+    def _without_null_keys(self, text: str, stored: PlacedRows) -> str:
+        if stored.without_nulls.issuperset(self._table.spec.key):
+            return without_null_keys(self._stage, text, _ENGINE)
         return text
 
     def _over_inputs(self, text: str) -> str:
@@ -130,12 +185,13 @@ class DuckDbRuntime(Runtime[str]):
         return int(found)
 
     def append(self, rows: str, record: CommitRecord) -> Head | None:
-        return self._table.append_if_any(rows, self._said(record))
+        return self._table.append_if_any(rows, self._said(record), self._held)
 
     def settle(self, settled: str, record: CommitRecord) -> Head | None:
         assert self._before is not None, "the text was run"
         record = self._said(record)
-        return self._table.apply(settled, self._before, record, self._head if record.mode == REBUILD else None)
+        after = self._head if record.mode == REBUILD else None
+        return self._table.apply(settled, self._before, record, after, self._held)
 
     def _said(self, record: CommitRecord) -> CommitRecord:
         """The record, whose reason says what was looked up and scanned of the relations that were asked by key."""
@@ -148,13 +204,7 @@ class DuckDbRuntime(Runtime[str]):
 
     def _reading(self, text: str, name: str, rows: str) -> str:
         """The text, in which `name` stands for these rows."""
-        named = f" {name} AS "
-        before, _, after = text.partition(named)
-        # Within a constant it would stand after an odd number of quotes.
-        if text.count(name) == 1 and after and before.count("'") % 2 == 0:
-            return f"{before} ({rows}) AS {after}"
-        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {rows}")
-        return text
+        return _reading(text, name, rows, self._connection.execute)
 
     def _source(self, side: Side, each: Input) -> DuckDBTable:
         path, spec = self._context.lake.table(each.relation.name), spec_of_input(each.relation)
@@ -171,10 +221,29 @@ class DuckDbRuntime(Runtime[str]):
             keys, part = self._asked.get(name, ()), self._parts.get(each.alias)
             rows = self._found[name] = source.read(self._version(side, each), keys, part)
             return flat(rows.text, each.relation)
-        changes = flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
+        return self._changed_side(each, source.changes(span.after, span.upto))
+
+    def _changed_side(self, each: Input, changes: str) -> str:
+        """The changes of an input, of which these are those of each commit."""
+        span, changes = self._spans[each.relation.name], flat(changes, each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return changes
         return consolidated(each.relation, f"({changes}) AS __raw", _ENGINE)
+
+
+def _reading(text: str, name: str, rows: str, make: Callable[[str], object]) -> str:
+    """The text, in which `name` stands for these rows.
+
+    Args:
+        make: makes a view by a statement, where the text names it more than once.
+    """
+    named = f" {name} AS "
+    before, _, after = text.partition(named)
+    # Within a constant it would stand after an odd number of quotes.
+    if text.count(name) == 1 and after and before.count("'") % 2 == 0:
+        return f"{before} ({rows}) AS {after}"
+    make(f"CREATE OR REPLACE TEMP VIEW {name} AS {rows}")
+    return text
 
 
 def of_columns(relation: Relation, text: str, keys: Collection[str] = ()) -> Relation:

@@ -15,9 +15,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.duckdb import engine
 from strandline.state_store.duckdb import engine as duckdb_engines
-from strandline.state_store.duckdb.engine import DuckDBEngine, LocalFiles, RecentChanges
+from strandline.state_store.duckdb.engine import DuckDBEngine, LocalFiles, RecentRows
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
 from strandline.state_store.paths import LakePath, Location
 from strandline.state_store.storage.disk import DiskStorage
@@ -199,7 +198,7 @@ def _changes(rows: int) -> pa.Table:
 
 
 def test_changes_are_found_by_table_and_commit() -> None:
-    changes = RecentChanges()
+    changes = RecentRows()
     changes.put(TABLE, "a", _changes(3))
     assert changes.find(TABLE, "a") == _changes(3)
     assert changes.find(TABLE, "b") is None
@@ -207,7 +206,7 @@ def test_changes_are_found_by_table_and_commit() -> None:
 
 
 def test_few_rows_of_a_large_buffer_keep_no_large_buffer() -> None:
-    changes = RecentChanges()
+    changes = RecentRows()
     before = pa.total_allocated_bytes()
     for number in range(10):
         changes.put(TABLE, str(number), _changes(100_000).slice(number, 20))
@@ -216,7 +215,7 @@ def test_few_rows_of_a_large_buffer_keep_no_large_buffer() -> None:
 
 
 def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
-    changes = RecentChanges(most_bytes=10 * _changes(100).nbytes)
+    changes = RecentRows(most_bytes=10 * _changes(100).nbytes)
     for number in range(12):
         changes.put(TABLE, str(number), _changes(100))
     assert changes.find(TABLE, "0") is None
@@ -225,9 +224,8 @@ def test_the_oldest_go_where_there_are_too_many_bytes() -> None:
     assert changes.find(TABLE, "large") is None
 
 
-def test_the_oldest_go_where_there_are_too_many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_MOST_COMMITS", 3)
-    changes = RecentChanges()
+def test_the_oldest_go_where_there_are_too_many_commits() -> None:
+    changes = RecentRows(most_names=3)
     for number in range(5):
         changes.put(TABLE, str(number), _changes(1))
     assert [changes.find(TABLE, str(number)) is None for number in range(5)] == [True, True, False, False, False]
