@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.offsets import Offsets
 
 _FIRST_ROWS: Final = 5
-"""Micro-batches that are small in the first part. Each part after it is twice as large, up to the limits of a
-micro-batch: the first rows are there soon, and five million records take eight epochs, not fifty, each of which costs
-as much as to read a hundred thousand records."""
+"""Micro-batches that are small in the first part."""
+_GROWTH: Final = 4
+"""How many times as large each part is as the one before, up to the limits of a micro-batch: the first rows are there
+soon, and five million records take seven epochs, not fifty, each of which costs as much as to read a hundred thousand
+records."""
 _FIRST_BYTES: Final = 16 << 20
 _MOST_BYTES: Final = 64 << 20
 """Of the records of a part."""
@@ -124,7 +126,7 @@ class Backlog:
     def _begin_next(self, start: Offsets, taken: Sequence[tuple[TaskIntake, Sequence[RangeDone]]]) -> None:
         """Args: `taken`: what is to be committed before it."""
         assert self._ahead is not None, "this part was read by it"
-        self._rows, self._bytes = 2 * self._rows, min(2 * self._bytes, _MOST_BYTES)
+        self._rows, self._bytes = _GROWTH * self._rows, min(_GROWTH * self._bytes, _MOST_BYTES)
         self._next = None
         ends = self._small.reader.seen
         end = self._end(start, ends) if ends else start
