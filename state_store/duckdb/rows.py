@@ -11,7 +11,6 @@ and only files without one are scanned. What a reading gives then are all rows w
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -32,7 +31,7 @@ from strandline.state_store.delta.log import inside
 from strandline.state_store.delta.schema import added_columns, arrow_schema, columns_of
 from strandline.state_store.delta.statistics import row_count, without_nulls
 from strandline.state_store.duckdb.engine import literal
-from strandline.state_store.duckdb.statements import MOST_ROWS
+from strandline.state_store.duckdb.statements import MOST_BYTES, MOST_ROWS
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT
 
@@ -252,12 +251,13 @@ class TableRows:
             sum(_count(each.body) for each in rest) if keys else 0,
         )
 
-    def count(self, snapshot: Snapshot) -> float:
-        """The rows of its data files, deleted ones included; infinite where the log does not say."""
+    def are_few(self, snapshot: Snapshot) -> bool:
+        """True if its data files have so few rows, deleted ones included, that they may be held in memory."""
         try:
-            return sum(row_count(body) for body in snapshot.files.values())
-        except CorruptState:
-            return math.inf
+            rows = sum(row_count(body) for body in snapshot.files.values())
+        except CorruptState:  # the log does not say
+            return False
+        return rows <= MOST_ROWS and sum(body["size"] for body in snapshot.files.values()) <= MOST_BYTES
 
     def suits_lookup(self, snapshot: Snapshot, keys: int) -> bool:
         """True if so few keys, of the rows that there are, may be looked up: in a file that is large enough for it."""

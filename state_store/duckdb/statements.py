@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 # DuckDB advises `sql`, which binds the text once more to know its columns: for few rows that takes longer than a copy.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, "strandline")
 
-MOST_ROWS: Final = 20_000
+MOST_ROWS: Final = 60_000
 """Of each relation that such a statement reads."""
+MOST_BYTES: Final = 4 << 20
+"""Of its data files: rows that are held are gathered in each epoch."""
 _MOST: Final = 512
 """Statements that are kept: half a megabyte each. Where more are wanted by turns, the others run as they come."""
 _UNUSED_SECONDS: Final = 300.0

@@ -82,7 +82,7 @@ class DuckDBTable(StoredTable):
         Raises: as `read`.
         """
         snapshot = self._snapshot(version)
-        return self._rows.held(snapshot, self._files) if self._rows.count(snapshot) <= MOST_ROWS else None
+        return self._rows.held(snapshot, self._files) if self._rows.are_few(snapshot) else None
 
     def held_changes(self, after: int, upto: int) -> pa.Table | None:
         """The changes as of `changes`, in memory; None where some are not there, or have other columns.
