@@ -43,7 +43,7 @@ def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settin
     """Its first records would be taken for those that were read. The run stops before it needs a session."""
     commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
     old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
-    context: Any = SimpleNamespace(lake=lake, session=None, writer="p/1", functions=None)
+    context: Any = SimpleNamespace(lake=lake, session=None, writer="p/1", functions=None, duckdb_engine=None)
     with writer_lock(on_disk(lake.lock("p")), "a test") as lock:
         stream = PipelineStream(Session(settings, lake, lock), context, settings, "p", [EVENTS], (), lock)
         with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:

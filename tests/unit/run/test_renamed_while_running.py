@@ -36,7 +36,7 @@ def test_a_run_goes_on_whatever_its_definitions_are_called(
     topics = open_log(settings, lake)
     topics.produce("sales", [Record(None, json.dumps(row).encode(), 1_714_564_900_000) for row in sent])
     if not by_driver:
-        monkeypatch.setattr(PipelineStream, "_drain_small", lambda *_: None)
+        monkeypatch.setattr(PipelineStream, "_drain_by_driver", lambda *_, **__: False)
         monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
 
     def watch(batch: MicroBatch) -> None:

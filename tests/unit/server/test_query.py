@@ -84,7 +84,7 @@ def test_a_query_whose_time_is_over_is_ended(client: TestClient, sql: str, monke
     count = "SELECT COUNT(*) AS n FROM places"
     assert ask(client, count)[1]["rows"] == [{"n": 1}], "a process that has imported its libraries"
     with monkeypatch.context() as patched:
-        patched.setattr(server_of(client).queries, "_limits", replace(LIMITS, seconds=0.5))
+        patched.setattr(server_of(client).queries, "_limits", replace(LIMITS, seconds=0.1))
         found, body = ask(client, sql)
     assert (found, body.get("code")) == (408, "serve.time_limit"), body
     assert ask(client, count)[1]["rows"] == [{"n": 1}]

@@ -107,7 +107,7 @@ def asked(served: ServedLake, condition: str, place: Place | None = None) -> ver
 
 def test_one_that_computes_for_long_delays_nobody_by_more_than_a_moment(served: ServedLake) -> None:
     """Whether it comes first or again: others have their version within a second."""
-    limits = QueryLimits(seconds=4.0, memory_bytes=1 << 30)
+    limits = QueryLimits(seconds=2.0, memory_bytes=1 << 30)
     processes = versions.VersionProcesses(served.settings, limits)
     try:
         processes.events(asked(served, "visits > 0"))  # the process is there
