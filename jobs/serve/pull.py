@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
+from strandline.jobs.catalog.stage_tables import letters_of
 from strandline.jobs.engines.engine import engine_of, listed
+from strandline.jobs.model import tables
 from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.types import struct
 from strandline.jobs.query.clauses.read import read_pull
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.sql.syntax import Select
+    from strandline.state_store.commits import Head
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.layout import LakeLayout
 
@@ -302,9 +306,10 @@ class PinnedTables:
         if past is not None:
             return self._spent.reading(self._as_it_was(past, wanted, predicate))
         version = self._cut.version(relation.name)
-        if version is None:
-            return iter(())
-        return self._spent.reading(reader.scan(self._lake.table(relation.name), version, wanted, predicate))
+        scans = [] if version is None else [reader.scan(self._lake.table(relation.name), version, wanted, predicate)]
+        for name, head in _inner_letters(relation.name, self._lake):
+            scans.append(reader.scan(self._lake.table(name), head.version, wanted, predicate))
+        return self._spent.reading(chain.from_iterable(scans))
 
     def _as_it_was(self, past: Past, columns: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         if past.first is not None:
@@ -315,6 +320,13 @@ class PinnedTables:
             yield from reader.scan(path, past.version, list(columns), predicate)
         except VersionGone:
             not_kept(path, past.table, past.version)
+
+
+def _inner_letters(name: str, lake: LakeLayout) -> Iterator[tuple[str, Head]]:
+    """The tables that belong to the dead letters of a view beside the one of that name, at their heads."""
+    view = tables.definition_of(name)
+    if name == tables.dead_letters(view):
+        yield from (found for found in letters_of(lake, view).items() if found[0] != name)
 
 
 def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
 from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ivm.refresh.late import late_in, stage_tables
+from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SourceError
@@ -98,10 +99,11 @@ def _rows(
             )
         case Source():
             yield _row(definition, definition.name, "event log", heads, log.lag(definition, lake))
-    letters = tables.dead_letters(definition.name)
-    if reader.head(lake.table(letters)) is not None:
-        unit = "events" if isinstance(definition, Source) else "versions"
-        yield _row(definition, letters, "dead letters", heads, (0, unit, None))
+    if isinstance(definition, View):
+        for letters in letters_of(lake, definition.name):
+            yield _row(definition, letters, "dead letters", heads, (0, "versions", None))
+    elif reader.head(lake.table(letters := tables.dead_letters(definition.name))) is not None:
+        yield _row(definition, letters, "dead letters", heads, (0, "events", None))
 
 
 def _row(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.model.report import EarlyEvents
 from strandline.jobs.model.stage import LatestStage, Stage, body_of
-from strandline.jobs.model.tables import definition_of, is_shared, stage_number
+from strandline.jobs.model.tables import definition_of
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import TableMissing
 
@@ -42,21 +42,6 @@ def with_late_rows(
 
     text = late_rows(stage, runtime.dialect, moved if before is not None else None)
     return record if text is None else replace(record, late=(before or 0) + runtime.number(text))
-
-
-def stage_tables(lake: LakeLayout, view: str) -> tuple[str, ...]:
-    """The tables that a view's rows stand in, by its commits: its own, and those of its inner stages, shared or not.
-
-    Raises:
-        CorruptState, ForeignWrite: a table's log is broken.
-    """
-    found = [view]
-    for table in found:
-        head = reader.head(lake.table(table))
-        read = (entry.rpartition("/")[2] for entry in (head.record.versions if head is not None else ()))
-        inner = (name for name in read if is_shared(name) or stage_number(view, name) is not None)
-        found += [name for name in inner if name not in found]
-    return tuple(found)
 
 
 def late_in(lake: LakeLayout, tables: Iterable[str]) -> int | None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
 from strandline.jobs.expect.verdict import Verdict
-from strandline.jobs.ivm.refresh.late import late_in, stage_tables
+from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import Ownership
@@ -75,7 +76,7 @@ class HealthChecks:
         return Verdict("freshness", stale <= target, f"stale for {stale:g} s of {target:g} s", numbers=numbers)
 
     def _dead_letters(self, view: View) -> Verdict:
-        aside, came = self._rows(tables.dead_letters(view.name)), 0
+        aside, came = sum(head.record.rows for head in letters_of(self._lake, view.name).values()), 0
         for name in view.inputs:
             came += self._came(name)
             if isinstance(self._catalog.get(name), Source):

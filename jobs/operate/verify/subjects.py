@@ -124,7 +124,8 @@ def _of_definition(
     fault, planned, shared = _planned(definition, catalog)
     queries = tuple(query.name for query in catalog.whole_queries(name))
     wanted = tables.event_log(definition) if isinstance(definition, Source) else name
-    stages = sorted({*tables.owned_by(name, there), *shared} - {wanted, name})
+    letters = {tables.dead_letters(each) for each in shared}.intersection(there)
+    stages = sorted({*tables.owned_by(name, there), *shared, *letters} - {wanted, name})
     for table in dict.fromkeys((wanted, *stages, name)):
         role = _role(definition, table)
         events = role in ("event log", "dead letters")

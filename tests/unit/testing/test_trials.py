@@ -107,9 +107,9 @@ def test_a_view_that_loses_its_second_epoch_is_found_by_cutting(
 
 
 def _only_the_first(run: Callable[..., Any]) -> Callable[..., Any]:
-    def made(context: Any, heads: Any, epoch: Any) -> Any:
+    def made(context: Any, heads: Any, epoch: Any, **options: Any) -> Any:
         if epoch.first:
-            return run(context, heads, epoch)
+            return run(context, heads, epoch, **options)
         return epoch.done("none", "lost", None)
 
     return made
