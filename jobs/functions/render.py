@@ -20,7 +20,7 @@ from strandline.jobs.functions.scalars.contract import quoted
 from strandline.jobs.functions.scalars.decimals import OPERANDS, in_duckdb, in_spark
 from strandline.jobs.functions.scalars.higher_order import OF_ARRAY
 from strandline.jobs.functions.scalars.maps import LAST_WINS
-from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.types import MAX_PRECISION, SqlType, decimal
 from strandline.jobs.sql.types_text import type_of
 
 _SPARK, _DUCKDB = Spark(), DuckDB()
@@ -166,6 +166,11 @@ class SparkSqlGenerator(SparkGenerator):
         return str(cls(dialect=_SPARK, identify=True, comments=False).generate(tree))
 
 
+_WIDEST = decimal(MAX_PRECISION, 0)
+_READ = ("FRACTION_TEXT", "DIGITS")
+"""Functions whose value is the text of a number."""
+
+
 class DuckDbSqlGenerator(DuckDBGenerator):
     """DuckDB 2.0."""
 
@@ -177,7 +182,7 @@ class DuckDbSqlGenerator(DuckDBGenerator):
         # sqlglot's own leaves the words out where it does not know the function.
         exp.IgnoreNulls: lambda self, node: f"{self.sql(node, 'this')} IGNORE NULLS",
         exp.Cast: _cast("CAST"),
-        exp.TryCast: _cast("TRY_CAST"),
+        exp.TryCast: lambda self, node: self.read_text(node),
         exp.Array: lambda self, node: f"[{self.expressions(node, flat=True)}]",
         exp.Bracket: lambda self, node: f"({self.sql(node, 'this')})[{self.expressions(node, flat=True)}]",
         exp.Like: lambda self, node: f"{self.sql(node, 'this')} {_like(node)} {self.sql(node, 'expression')}",
@@ -186,6 +191,13 @@ class DuckDbSqlGenerator(DuckDBGenerator):
 
     def type_text(self, sql_type: SqlType) -> str:
         return sql_type.duckdb()
+
+    def read_text(self, node: exp.TryCast) -> str:
+        made = _cast("TRY_CAST")(self, node)
+        if isinstance(node.this, exp.Anonymous) and node.this.name in _READ and type_of(node.to) == _WIDEST:
+            # '1.7e38' gives a number of 39 digits; as a text of digits it gives none.
+            return f"TRY_CAST(CAST({made} AS VARCHAR) AS {self.type_text(_WIDEST)})"
+        return made
 
     def struct_text(self, pairs: list[exp.PropertyEQ]) -> str:
         return f"struct_pack({', '.join(f'{_quoted(p.this.name)} := {self.sql(p.expression)}' for p in pairs)})"

@@ -224,8 +224,16 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
     return None
 
 
+def _nameless(fields: dict[str, SqlType]) -> bool:
+    """True for the fields of ROW (…)."""
+    return all(name == f"f{place}" for place, name in enumerate(fields, 1))
+
+
 def _common_struct(left: dict[str, SqlType], right: dict[str, SqlType]) -> SqlType | None:
-    """All fields of both; those of one name have a common type."""
+    """All fields of both; those of one name have a common type. None where one side's have no names (`ROW(a, b)`) and
+    the other's do: DuckDB takes them by their places."""
+    if not left.keys() & right.keys() and _nameless(left) is not _nameless(right):
+        return None
     fields = {**left, **right}
     for name in left.keys() & right.keys():
         shared = common_type(left[name], right[name])

@@ -376,7 +376,6 @@ TEXT = (
         "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0)"
         " ELSE split({0}, concat('\\\\Q', {1}, '\\\\E')) END",
         "CASE WHEN {1} IS NOT NULL THEN str_split({0}, {1}) END",
-        aliases=("STRING_SPLIT", "STR_SPLIT"),
         instead=((BaseType.BYTES, "BYTES_SPLIT"),),
     ),
 )

@@ -98,7 +98,11 @@ def _names(table: exp.Table, arrays: int, *, numbered: bool) -> list[str]:
         ).placed(*position_of(table))
     made_up = [alias] if arrays == 1 else [f"{alias}_{number}" for number in range(1, arrays + 1)]
     every = [*made_up, *(["ordinality"] if numbered else [])]
-    return [*given, *every[len(given) :]]
+    names = [*given, *every[len(given) :]]
+    twice = next((each for each in names if names.count(each) > 1), None)
+    if twice is not None:
+        raise InvalidQuery(f"two columns of {sql_of(table)} are named '{twice}'").placed(*position_of(table))
+    return names
 
 
 def _keeps_rows(join: exp.Join | None) -> bool:

@@ -39,7 +39,7 @@ def order_key(value: Typed, typed: Infer) -> Typed:
 def _key(node: exp.Expr, sql_type: SqlType, depth: int) -> exp.Expr:
     match sql_type.base:
         case BaseType.ARRAY:
-            item = identifier(f"__k{depth}")
+            item = identifier(f"__inside{depth}")
             inside = _struct([(exp.Column(this=item), sql_type.args[0])], depth + 1)
             return call("TRANSFORM", node, exp.Lambda(this=inside, expressions=[item.copy()]))
         case BaseType.STRUCT:

@@ -227,6 +227,10 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         **{f"{name}(a, b)": "REGEXP_LIKE(a, b)" for name in ("RLIKE", "REGEXP")},
         "REGEXP_SUBSTR(a, b)": "REGEXP_EXTRACT(b, a)",
         "REGEXP_COUNT(a, b)": "ARRAY_LENGTH(REGEXP_EXTRACT_ALL(b, a))",
+        **{
+            f"{name}(a, b)": "CASE WHEN a IS NULL THEN NULL WHEN b IS NULL THEN ARRAY[a] ELSE SPLIT(a, b) END"
+            for name in ("STRING_SPLIT", "STR_SPLIT")
+        },
         **{f"{name}(a, b)": "REGEXP_SPLIT_TO_ARRAY(a, b)" for name in ("STRING_SPLIT_REGEX", "STR_SPLIT_REGEX")},
         # Bytes.
         **{f"{name}(a)": "FROM_BYTES(a, 'base64')" for name in ("BASE64", "TO_BASE64")},

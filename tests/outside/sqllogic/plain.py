@@ -158,6 +158,7 @@ class Plain:
         keys = self._keys()
         for (name,) in self._db.execute(
             "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
+            " AND database_name = current_database()"
         ).fetchall():
             relation = self._db.table(f'"{name}"')
             columns = tuple(zip(relation.columns, relation.types, strict=True))

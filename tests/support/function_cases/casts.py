@@ -6,6 +6,9 @@ import datetime as dt
 from decimal import Decimal
 
 EXPECTED: dict[str, object] = {
+    "TRY_CAST(d * 0 + 1.7e38 AS DECIMAL(38, 0))": None,
+    "TRY_CAST('1.7e38' AS DECIMAL(38, 0))": None,
+    "TRY_CAST(d * 0 - 9e37 AS DECIMAL(38, 0))": Decimal(-90_000_000_000_000_000_000_000_000_000_000_000_000),
     "TRY_CAST('1_0' || i AS DOUBLE)": None,
     "TRY_CAST('1_0' || i AS DECIMAL(9, 2))": None,
     "CAST('a' || 'é' AS BYTES)": b"a\xc3\xa9",

@@ -125,6 +125,7 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("tags['a']", TypeMismatch, "numbered by INT"),
         ("ratings[1]", TypeMismatch, "keys of ratings"),
         ("ARRAY[]", InvalidQuery, "no type"),
+        ("ARRAY[ROW('a', 2), STRUCT(t := 'a', len := 5)]", TypeMismatch, "no common type"),
         ("STRUCT(1)", InvalidQuery, "written STRUCT"),
         ("STRUCT(a := 1, a := 2)", InvalidQuery, "its own"),
         ("ROUND(d, i)", InvalidQuery, "must be a constant"),

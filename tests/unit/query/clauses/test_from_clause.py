@@ -58,6 +58,8 @@ QUERIES = (
     " BETWEEN 1 PRECEDING AND CURRENT ROW) AS b FROM s",
     "SELECT k, COUNT(*) AS c, RANK() OVER (PARTITION BY k ORDER BY COUNT(*)) AS a, SUM(COUNT(*)) OVER () AS b FROM t"
     " GROUP BY k",
+    "SELECT MIN(i) AS a, MAX(i) AS b FROM (VALUES (ARRAY[1]), (ARRAY[1, 1]), (ARRAY[1, NULL])) AS v (i)",
+    "SELECT a.i FROM (VALUES (ARRAY[1]), (ARRAY[2])) AS a (i) JOIN (VALUES (ARRAY[1, 1])) AS b (i) ON a.i < b.i",
     "SELECT NULL AS a, x FROM (VALUES (NULL)) AS v (x)",
     "SELECT id, n FROM t UNION ALL SELECT NULL, NULL UNION ALL SELECT NULL, id FROM t WHERE n = NULL OR n > 1",
     "SELECT x IS NULL AS a, COUNT(*) AS n FROM (SELECT NULL AS x FROM t UNION SELECT NULL) q GROUP BY x",
@@ -77,6 +79,7 @@ def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql:
     [
         ("SELECT x FROM t, UNNEST(t.n) AS u (x)", TypeMismatch, "takes an ARRAY"),
         ("SELECT x FROM t, UNNEST(ARRAY[1]) AS u (x, y)", InvalidQuery, "1 columns, and 2 names"),
+        ("SELECT * FROM RANGE(1) WITH ORDINALITY AS u (ordinality)", InvalidQuery, "are named 'ordinality'"),
         ("SELECT x FROM t JOIN UNNEST(ARRAY[1]) AS u (x) ON u.x = t.n", NotSupported, "LEFT JOIN … ON TRUE"),
         ("SELECT x FROM t, u AS w, UNNEST(ARRAY[1]) AS u (x) JOIN c ON c.n = u.x", NotSupported, "need ON"),
         (
