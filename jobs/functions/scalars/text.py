@@ -288,8 +288,17 @@ TEXT = (
         aliases=("SUBSTR",),
         instead=((BaseType.BYTES, "BYTES_SUBSTRING"),),
     ),
-    Scalar("LEFT", takes(t.VARCHAR, t.VARCHAR, t.INT), "substring({0}, 1, greatest({1}, 0))"),
-    Scalar("RIGHT", takes(t.VARCHAR, t.VARCHAR, t.INT), "right({0}, greatest({1}, 0))"),
+    # Of a negative number all but so many characters at the other end, as in PostgreSQL.
+    Scalar(
+        "LEFT",
+        takes(t.VARCHAR, t.VARCHAR, t.INT),
+        "substring({0}, 1, CASE WHEN {1} < 0 THEN greatest(length({0}) + {1}, 0) ELSE {1} END)",
+    ),
+    Scalar(
+        "RIGHT",
+        takes(t.VARCHAR, t.VARCHAR, t.INT),
+        "CASE WHEN {1} < 0 THEN substring({0}, 1 - greatest({1}, -1000000000)) ELSE right({0}, {1}) END",
+    ),
     # NULL arguments are left out, as in ksqlDB.
     Scalar(
         "CONCAT",

@@ -222,8 +222,9 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         "URL_ENCODE(a)": "REPLACE(REPLACE(REPLACE(URL_ENCODE_PARAM(a), '+', '%20'), '*', '%2A'), '%7E', '~')",
         "URL_DECODE(a)": "URL_DECODE_PARAM(REPLACE(a, '+', '%2B'))",
         "LOCATE(a, b, c)": "INSTR(b, a, c)",
-        "OVERLAY(a, b, c)": "LEFT(a, c - 1) || b || SUBSTRING(a, c + LENGTH(b))",
-        "OVERLAY(a, b, c, d)": "LEFT(a, c - 1) || b || CASE WHEN c + d < 1 THEN a ELSE SUBSTRING(a, c + d) END",
+        "OVERLAY(a, b, c)": "LEFT(a, GREATEST(c - 1, 0)) || b || SUBSTRING(a, c + LENGTH(b))",
+        "OVERLAY(a, b, c, d)": "LEFT(a, GREATEST(c - 1, 0)) || b"
+        " || CASE WHEN c + d < 1 THEN a ELSE SUBSTRING(a, c + d) END",
         **{f"{name}(a, b)": "REGEXP_LIKE(a, b)" for name in ("RLIKE", "REGEXP")},
         "REGEXP_SUBSTR(a, b)": "REGEXP_EXTRACT(b, a)",
         "REGEXP_COUNT(a, b)": "ARRAY_LENGTH(REGEXP_EXTRACT_ALL(b, a))",

@@ -140,7 +140,9 @@ def _same_nested(stated: str, value: Any) -> bool:
     items = _items(stated) if isinstance(value, list) else None
     if items is not None:
         return len(items) == len(value) and all(map(_same, items, value))
-    return _plain(stated) in [_plain(_without_nul(spell(value))) for spell in (_text, _braced, _as_row, _quoted)]
+    return _plain(stated) in [
+        _plain(_without_nul(spell(value))) for spell in (_text, _braced, _as_row, _as_named_row, _quoted)
+    ]
 
 
 def _without_nul(text: str) -> str:
@@ -271,6 +273,19 @@ def _as_row(value: Any) -> str:
             return f"[{', '.join(_as_row(each) for each in value)}]"
         case dict():
             return f"({', '.join(_as_row(each) for each in value.values())})"
+        case _:
+            return _text(value)
+
+
+def _as_named_row(value: Any) -> str:
+    """The same, where structs inside have names for their fields."""
+    match value:
+        case list() | tuple():
+            return f"[{', '.join(_as_named_row(each) for each in value)}]"
+        case dict() if list(value) == [f"f{place}" for place in range(1, len(value) + 1)]:
+            return f"({', '.join(_as_named_row(each) for each in value.values())})"
+        case dict():
+            return "{" + ", ".join(f"{_text(name)}: {_as_named_row(each)}" for name, each in value.items()) + "}"
         case _:
             return _text(value)
 

@@ -216,6 +216,8 @@ BY_WORDS: Final = tuple(
         ("EXTRACT(EPOCH FROM at) is whole seconds", r"\bextract\s*\(\s*epoch\b"),
         ("ARRAY_DISTINCT keeps NULL, as in ksqlDB", r"\barray_distinct\s*\("),
         ("ORDER BY of a subquery orders nothing outside of it", r"\border\s+by\b[^()]*\).*\blimit\b"),
+        ("QUANTILE_CONT of a DECIMAL is a DOUBLE", r"\bquantile_cont\s*\(.*::\s*decimal"),
+        ("a URL parameter with a broken % is NULL", r"\burl_decode\s*\(\s*'[^']*%(?![0-9a-fA-F]{2})"),
         ("REGEXP_MATCHES is a condition, as in DuckDB", r"\bregexp_matches\s*\("),
         ("what is approximate elsewhere is exact", r"\bapprox_(?:count_distinct|distinct|quantile|percentile)\s*\("),
         (
