@@ -6,7 +6,7 @@ know. DATE is a day, TIMESTAMP an instant in UTC, microseconds (printed without 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -195,6 +195,14 @@ def has_null(sql_type: SqlType) -> bool:
     """True if the type is that of a bare NULL, or contains it: no column has such a type."""
     inside = (*sql_type.args, *(field for _, field in sql_type.fields))
     return sql_type.base is BaseType.NULL or any(map(has_null, inside))
+
+
+def without_null(sql_type: SqlType) -> SqlType:
+    """The type with VARCHAR in the place of that of a bare NULL, as PostgreSQL has it."""
+    if sql_type.base is BaseType.NULL:
+        return VARCHAR
+    args = tuple(map(without_null, sql_type.args))
+    return replace(sql_type, args=args, fields=tuple((name, without_null(of)) for name, of in sql_type.fields))
 
 
 def as_decimal(sql_type: SqlType) -> SqlType:

@@ -197,8 +197,9 @@ _ALWAYS = ("STRING_AGG",)
 _CONDITIONAL = ("COUNT_IF", "COUNTIF")
 # Sketches cannot take values back: the count is exact, whatever accuracy is asked for.
 _COUNTS = ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT")
+_APPROXIMATE = ("APPROX_PERCENTILE", "PERCENTILE_APPROX", "APPROX_QUANTILE")
 _QUANTILES = {
-    **dict.fromkeys(("APPROX_PERCENTILE", "PERCENTILE_APPROX", "APPROX_QUANTILE"), "PERCENTILE_DISC"),
+    **dict.fromkeys(_APPROXIMATE, "PERCENTILE_DISC"),
     "MEDIAN": "PERCENTILE_CONT",
     "QUANTILE_CONT": "PERCENTILE_CONT",
     "QUANTILE_DISC": "PERCENTILE_DISC",
@@ -235,8 +236,12 @@ def usual(node: exp.Expression) -> exp.Expression:
     QUANTILE_DISC(x, 0.3)   PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY x)
     ARG_MAX(x, y)           MAX_BY(x, y)
     APPROX_DISTINCT(x)      COUNT(DISTINCT x)
+    APPROX_PERCENTILE(0.5, 0.01) WITHIN GROUP (ORDER BY x)    PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY x)
     ANY_VALUE(x ORDER BY y) FIRST_VALUE(x ORDER BY y) FILTER (WHERE x IS NOT NULL)
     """
+    if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Anonymous) and node.this.name in _APPROXIMATE:
+        exact = exp.Anonymous(this="PERCENTILE_DISC", expressions=[each.copy() for each in node.this.expressions[:1]])
+        return exp.WithinGroup(this=exact, expression=node.expression.copy())
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         inner = usual(node.this)
         if inner is node.this:

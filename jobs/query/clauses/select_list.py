@@ -21,7 +21,7 @@ from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from strandline.jobs.model.relation import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.tables import alike, differ_only_in_case
-from strandline.jobs.model.types import NULL, VARCHAR, BaseType, has_null
+from strandline.jobs.model.types import BaseType, has_null, without_null
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS, items_of
@@ -84,9 +84,10 @@ def read_outputs(
 
 def _with_type(output: Output) -> Output:
     """A column that is NULL in every row is a text, as in PostgreSQL."""
-    if output.type.base is not BaseType.NULL:
+    if not has_null(output.type):
         return output
-    return replace(output, expression=widened(Typed(output.expression, NULL), VARCHAR).expression, type=VARCHAR)
+    known = without_null(output.type)
+    return replace(output, expression=widened(Typed(output.expression, output.type), known).expression, type=known)
 
 
 def _unseen_keys(select: exp.Select, inputs: Inputs, names: _Names, items: list[Item]) -> list[Item]:
@@ -186,7 +187,7 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
         message = differ_only_in_case("columns", taken, name)
     elif item.output.type.base is BaseType.NULL and naming == "ksql":
         message, hint = f"column '{name}' is NULL and has no type", "CAST(NULL AS …)"
-    elif item.output.type.base is not BaseType.NULL and has_null(item.output.type) and naming != "pull":
+    elif has_null(item.output.type) and naming == "ksql":
         message, hint = f"column '{name}' holds a NULL that has no type: {item.output.type}", "CAST(NULL AS …)"
     if message is not None:
         raise InvalidQuery(message, hint=hint).placed(*position_of(item.node))

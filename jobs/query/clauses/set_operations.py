@@ -24,7 +24,7 @@ from sqlglot import exp
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.types import VARCHAR, BaseType, SqlType
+from strandline.jobs.model.types import SqlType, without_null
 from strandline.jobs.query.clauses.from_clause import Context
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.scope import Typed, column
@@ -61,7 +61,7 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
 
 def with_types(columns: Columns) -> Columns:
     """The columns, those that are NULL in every row as texts."""
-    return tuple((name, VARCHAR if of.base is BaseType.NULL else of) for name, of in columns)
+    return tuple((name, without_null(of)) for name, of in columns)
 
 
 def _operation(tree: exp.SetOperation) -> Operation:

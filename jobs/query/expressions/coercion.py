@@ -131,6 +131,8 @@ def _truth(text: str) -> bool:
 
 def _read_inside(value: Typed, sql_type: SqlType) -> Typed:
     node = value.expression
+    if isinstance(node, exp.Array) and not node.expressions:
+        return value
     if isinstance(node, exp.Array) and sql_type.base is BaseType.ARRAY and value.type.base is BaseType.ARRAY:
         items, item = _inner(node.expressions, value.type.args[0], sql_type.args[0])
         return Typed(exp.Array(expressions=items), t.array(item))

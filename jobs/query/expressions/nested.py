@@ -67,7 +67,7 @@ def _field(node: exp.Dot, typed: Infer) -> Typed:
 def _array(node: exp.Array, typed: Infer) -> Typed:
     items = [typed(item) for item in node.expressions]
     if not items:
-        raise InvalidQuery("ARRAY[] has no type", hint="CAST(NULL AS ARRAY<…>), or give it an element")
+        return Typed(exp.Array(expressions=[]), t.array(t.NULL))
     items, sql_type = shared_type("ARRAY", items)
     return Typed(exp.Array(expressions=[item.expression for item in items]), t.array(sql_type))
 
