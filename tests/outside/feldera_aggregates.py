@@ -61,6 +61,16 @@ _DECIMAL_ROWS = numbered(
 )
 _LARGE = "FILTER (WHERE c2 > 2231.90)"
 
+_ROW = "ROW(c1, c2, c3)"
+_ROW_ROWS = numbered(
+    (0, 4, None, "adios"), (0, 3, "ola", "ciao"), (1, 7, "hi", "hiya"), (1, 2, "elo", "ciao"), (1, 2, "elo", "ciao")
+)
+
+
+def _row(*values: object) -> dict[str, object]:
+    return {f"f{place}": value for place, value in enumerate(values, 1)}
+
+
 CASES = (
     Case(
         "aggregate_tests: test_sum, test_count_col, test_max",
@@ -156,6 +166,31 @@ CASES = (
                 "SELECT ROUND(STDDEV_SAMPLE(c1), 2) AS c1, ROUND(STDDEV_SAMPLE(c2), 2) AS c2 FROM decimal_tbl",
                 # The suite cuts 2638.2367 after the second digit.
                 (2638.24, 2677.47),
+            ),
+        },
+    ),
+    Case(
+        # Of `row_max_gby` without c2, whose NULL the suite takes for the least.
+        "aggregate_tests: test_row_max, as printed",
+        "CREATE TABLE row_tbl (row_id INT PRIMARY KEY, id INT, c1 INT, c2 VARCHAR, c3 VARCHAR);",
+        ({"row_tbl": _ROW_ROWS},),
+        {
+            "row_max": shown(f"SELECT MAX({_ROW}) AS c1 FROM row_tbl", (_row(7, "hi", "hiya"),)),
+            "row_max_gby": shown(
+                f"SELECT id, MAX({_ROW}) AS c1 FROM row_tbl GROUP BY id",
+                (0, _row(4, None, "adios")),
+                (1, _row(7, "hi", "hiya")),
+            ),
+            "row_max_distinct": shown(f"SELECT MAX(DISTINCT {_ROW}) AS c1 FROM row_tbl", (_row(7, "hi", "hiya"),)),
+            "row_max_distinct_gby": shown(
+                f"SELECT id, MAX(DISTINCT {_ROW}) AS c1 FROM row_tbl GROUP BY id",
+                (0, _row(4, None, "adios")),
+                (1, _row(7, "hi", "hiya")),
+            ),
+            "row_max_where_gby": shown(
+                f"SELECT id, MAX({_ROW}) FILTER (WHERE c2 < c3) AS c1 FROM row_tbl GROUP BY id",
+                (0, None),
+                (1, _row(7, "hi", "hiya")),
             ),
         },
     ),

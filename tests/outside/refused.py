@@ -76,7 +76,6 @@ REFUSED = (
     ),
     Refused("RisingWave demo/ecommerce: a difference of times", "SELECT id, at - at AS r FROM t", "sql.type_mismatch"),
     Refused("Feldera aggregate_tests/test_some", "SELECT SOME(b > 1) AS r FROM t", "sql.unknown_name"),
-    Refused("Feldera aggregate_tests/test_row_max", "SELECT MAX(ROW(a, b)) AS r FROM t", "sql.type_mismatch"),
     Refused(
         "RisingWave batch/subquery/subquery: a query two levels up",
         """SELECT id FROM t WHERE EXISTS (

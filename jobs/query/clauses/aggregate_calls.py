@@ -70,6 +70,7 @@ class Calls:
         values = [] if stars else [typed(argument) for argument in written]
         if call.name in _EXTREMES and values and has_order(values[-1].type):
             call, values = _by_key(call, values, typed)
+            distinct = False  # it changes nothing
             function = self._functions[call.name]
         expressions, types = tuple(v.expression for v in values), tuple(v.type for v in values)
         bound = function.bind(expressions, types, distinct=distinct)
