@@ -36,15 +36,17 @@ _SINES: Final = {
 """The angles whose sine has no other digits, by it."""
 
 
-def _clock(names: tuple[str, ...], digits: int) -> str:
-    """The text of hours, minutes and seconds of these names; one that is no time where a part is out of its range."""
-    hour, minute, second = names
-    seconds = f"CAST(CAST({second} AS DECIMAL({digits + 2}, {digits})) AS VARCHAR)"
-    known = f"{hour} BETWEEN 0 AND 23 AND {minute} BETWEEN 0 AND 59 AND {second} >= 0 AND {second} < 60"
-    text = " || ':' || ".join(f"LPAD(CAST({each} AS VARCHAR), 2, '0')" for each in (hour, minute))
-    wrong = " || ':' || ".join(f"CAST({each} AS VARCHAR)" for each in names)
-    whole = f"{text} || ':' || LPAD({seconds}, {digits + 3}, '0')"
-    return f"CASE WHEN {known} THEN {whole} ELSE {wrong} || ' is no time' END"
+def _joined_parts(names: str, *, day: bool) -> str:
+    """The text of a time out of its parts, from the year or the hour on; where one is out of range, no time."""
+    whole, second = names[:-1], names[-1]
+    bounds = ("1 AND 9999", "1 AND 12", "1 AND 31", "0 AND 23", "0 AND 59")[-len(whole) :]
+    known = " AND ".join(f"{name} BETWEEN {bound}" for name, bound in zip(whole, bounds, strict=True))
+    padded = [f"LPAD(CAST({name} AS VARCHAR), {4 if name == 'a' and day else 2}, '0')" for name in whole]
+    marks = ("-", "-", "T", ":", ":")[-len(whole) :]
+    text = " || ".join(f"{part} || '{mark}'" for part, mark in zip(padded, marks, strict=True))
+    seconds = f"CASE WHEN {second} < 10 THEN '0' ELSE '' END || CAST({second} AS VARCHAR)"
+    wrong = " || '-' || ".join(f"CAST({name} AS VARCHAR)" for name in names)
+    return f"CASE WHEN {known} AND {second} >= 0 AND {second} < 60 THEN {text} || {seconds} ELSE {wrong} END"
 
 
 _SORTED: Final = f"ARRAY_SORT(FILTER(a, {_THERE}))"
@@ -244,9 +246,8 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
         " LPAD(CAST(a AS VARCHAR), 4, '0') || '-' || LPAD(CAST(b AS VARCHAR), 2, '0') || '-'"
         " || LPAD(CAST(c AS VARCHAR), 2, '0') ELSE CAST(a AS VARCHAR) || '-' || CAST(b AS VARCHAR) || '-'"
         " || CAST(c AS VARCHAR) || ' is no date' END AS DATE)",
-        "MAKE_TIMESTAMP(a, b, c, d, e, f)": "CAST(CAST(MAKE_DATE(a, b, c) AS VARCHAR) || 'T'"
-        f" || {_clock(tuple('def'), 6)} AS TIMESTAMP)",
-        "MAKE_TIME(a, b, c)": f"CAST({_clock(tuple('abc'), 3)} AS TIME)",
+        "MAKE_TIMESTAMP(a, b, c, d, e, f)": f"CAST({_joined_parts('abcdef', day=True)} AS TIMESTAMP)",
+        "MAKE_TIME(a, b, c)": f"CAST({_joined_parts('abc', day=False)} AS TIME)",
         "EPOCH_NS(a)": "EPOCH_US(CAST(a AS TIMESTAMP)) * CAST(1000 AS BIGINT)",
         "JULIAN(a)": "EPOCH(a) / 86400e0 + 2440588e0",
         "UNIX_SECONDS(a)": "EXTRACT(EPOCH FROM CAST(a AS TIMESTAMP))",
