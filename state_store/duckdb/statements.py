@@ -102,7 +102,7 @@ class Statements:
         self._kept: OrderedDict[_Key, _Statement] = OrderedDict()
         self._tables: Counter[str] = Counter()
         """The statements of each table among them."""
-        self._seen: OrderedDict[_Key, None] = OrderedDict()
+        self._seen: OrderedDict[int, None] = OrderedDict()
 
     def are_worth(self, of: str, rule: str) -> bool:
         """True from the second time on that it is asked: a text that runs once is not worth being prepared. False where
@@ -111,10 +111,11 @@ class Statements:
         Args:
             of: the table that it is run for.
         """
+        seen = hash((of, rule))  # a text may be long
         with self._lock:
-            known = (of, rule) in self._seen
-            self._seen[of, rule] = None
-            self._seen.move_to_end((of, rule))
+            known = seen in self._seen
+            self._seen[seen] = None
+            self._seen.move_to_end(seen)
             if len(self._seen) > _REMEMBERED:
                 self._seen.popitem(last=False)
             return known and (of in self._tables or self._has_room())

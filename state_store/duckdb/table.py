@@ -51,6 +51,7 @@ class DuckDBTable(StoredTable):
     """One Delta table on a connection of DuckDB; see `StoredTable`.
 
     Args:
+        connection: on which what it reads is named.
         kept: what DuckDB keeps of tables.
         name: what relations of it on the connection are named by: `<name>_…`.
     """
@@ -59,7 +60,7 @@ class DuckDBTable(StoredTable):
         self, connection: duckdb.DuckDBPyConnection, kept: Kept, path: LakePath, spec: TableSpec, name: str
     ) -> None:
         super().__init__(path, spec, kept.snapshots)
-        self._connection = connection
+        self.connection = connection
         self._recent = kept.recent
         self._files = kept.files
         self._rows = TableRows(connection, kept.local, path, self._schema, name, kept.arrangements)
@@ -181,7 +182,7 @@ class DuckDBTable(StoredTable):
             duckdb.Error: the text fails.
         """
         head = after or self.next(record)
-        upserts = Upserts(self._connection, text, self.spec, self._schema, held)
+        upserts = Upserts(self.connection, text, self.spec, self._schema, held)
         if not upserts.count:
             return None
         tally = Tally()
@@ -226,7 +227,7 @@ class DuckDBTable(StoredTable):
         return self.commit(head, counted, RowChanges(self._tagged(staged, tally), instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
-        return self._counted(streamed(self._connection, text), tally)
+        return self._counted(streamed(self.connection, text), tally)
 
     def _counted(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> Iterator[pa.Table]:
         return tally.inserting(batches, self._schema, self.spec.visible)
@@ -234,7 +235,7 @@ class DuckDBTable(StoredTable):
     def _listed(self, changes: str, counts: ChangeCounts, record: CommitRecord) -> Staged:
         """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
         feed = change_schema(self._schema)
-        files = _by_file(listed_changes(batch, feed, counts) for batch in streamed(self._connection, changes))
+        files = _by_file(listed_changes(batch, feed, counts) for batch in streamed(self.connection, changes))
         first: Iterator[pa.Table] = next(files, iter(()))
         return stage_files(chain([first], files), feed, self.path, record.epoch)
 

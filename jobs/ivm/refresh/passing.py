@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,7 @@ from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage,
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.jobs.sql.trees import all_of, columns_in, conjuncts, replaced
 from strandline.state_store.delta.log import read_record
+from strandline.state_store.duckdb.statements import MOST_ROWS
 from strandline.state_store.duckdb.table import DuckDBTable, streamed
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.tablespec import VERSION, WEIGHT
@@ -118,22 +119,31 @@ def passing(context: RunContext, upto: int, asked: Sequence[Asked]) -> list[bool
         upto: the version that the changes end with.
     """
     after = min(each.after for each in asked)
+    # By the object, of which each view has its own or shares one: to hash a thousand of them takes 15 ms.
+    relations: list[Relation] = []
+    number: dict[int, int] = {}
+    for each in asked:
+        relation = each.filter.relation
+        if id(relation) not in number:
+            if relation not in relations:
+                relations.append(relation)
+            number[id(relation)] = relations.index(relation)
+    places = [number[id(each.filter.relation)] for each in asked]
     try:
-        last = {
-            relation: _last_met(context, relation, filters, after, upto)
-            for relation, filters in _by_relation(asked).items()
-        }
+        last = [
+            _last_met(context, relation, _texts(asked, places, place), after, upto)
+            for place, relation in enumerate(relations)
+        ]
     except (duckdb.Error, StrandlineError) as error:  # whoever computes it says what is wrong with it
         log.debug("what has come is not looked through: %s", error)
         return [True] * len(asked)
-    return [last[each.filter.relation].get(each.filter.text, -1) > each.after for each in asked]
+    return [last[place].get(each.filter.text, -1) > each.after for place, each in zip(places, asked, strict=True)]
 
 
-def _by_relation(asked: Sequence[Asked]) -> dict[Relation, list[str]]:
-    found: dict[Relation, dict[str, None]] = {}
-    for each in asked:
-        found.setdefault(each.filter.relation, {})[each.filter.text] = None
-    return {relation: list(texts) for relation, texts in found.items()}
+def _texts(asked: Sequence[Asked], places: Sequence[int], wanted: int) -> list[str]:
+    """The different filters over one of the relations."""
+    found = (each.filter.text for place, each in zip(places, asked, strict=True) if place == wanted)
+    return list(dict.fromkeys(found))
 
 
 def _last_met(context: RunContext, relation: Relation, filters: Sequence[str], after: int, upto: int) -> dict[str, int]:
@@ -149,14 +159,31 @@ def _last_met(context: RunContext, relation: Relation, filters: Sequence[str], a
     with context.duckdb_engine.connection() as connection:
         path, read = context.lake.table(relation.name), of_columns(relation, whole)
         table = DuckDBTable(connection, context.duckdb_engine.kept, path, spec_of_input(read), _CHANGED)
-        rows = flat(table.changes(after, upto), read, WEIGHT, VERSION)
         # One list, not a column each: DuckDB takes as long for the names of columns as for what is in them.
-        text = f"SELECT list_value({whole}) AS met, {VERSION} FROM ({rows}) AS {_CHANGED}"
-        for batch in streamed(connection, text):
+        for batch in _rows(context, table, read, f"list_value({whole}) AS met", after, upto):
             met = np.asarray(batch["met"].flatten().cast(pa.uint8())).reshape(batch.num_rows, len(filters))
             versions = np.asarray(batch[VERSION])
             found = np.maximum(found, np.where(met, versions[:, None], -1).max(axis=0))
     return {text: int(last) for text, last in zip(filters, found, strict=True) if last >= 0}
+
+
+def _rows(
+    context: RunContext, table: DuckDBTable, read: Relation, computed: str, after: int, upto: int
+) -> Iterable[pa.RecordBatch]:
+    """What is computed of each change, and its version; from the second time on by a statement that stays prepared."""
+    assert context.duckdb_engine is not None
+    statements, of = context.duckdb_engine.statements, f"{table.path} changes"
+
+    def over(changes: str) -> str:
+        return f"SELECT {computed}, {VERSION} FROM ({flat(changes, read, WEIGHT, VERSION)}) AS {_CHANGED}"
+
+    held = table.held_changes(after, upto) if statements.are_worth(of, computed) else None
+    if held is None or held.num_rows > MOST_ROWS:
+        return streamed(table.connection, over(table.changes(after, upto)))
+    found: list[pa.RecordBatch] = statements.run(
+        of, over("SELECT * FROM given_changes"), [], {"given_changes": held}
+    ).to_batches()
+    return found
 
 
 def _changed_rows(context: RunContext, name: str, after: int, upto: int) -> float:
