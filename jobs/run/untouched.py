@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 from strandline.jobs.ivm.refresh.epoch import StageResult
 from strandline.jobs.ivm.refresh.guarded_stage import decide
@@ -43,9 +44,11 @@ _FEWEST: Final = 4
 """Units that are asked about together. The query takes as long as a tenth of what computing one takes for nothing, and
 of fewer it may be that all are touched."""
 
-# While it stands, a unit's vector may be further behind than one that each process would compute again: the next one
-# asks about all units at once. It reads the logs between, so they must be there, and be no thousands of files.
-_MOST_BEHIND: Final = 200
+# A query that joins a view with what the view reads goes back to the versions that the view's vector names. So what
+# stands may be hardly further behind than what is computed for nothing (`jobs.ivm.refresh.refresh`): by so many
+# versions more that the vectors of a thousand views which were made together move on in different epochs.
+_MOST_BEHIND: Final = 20
+_SPREAD: Final = 8
 _LONGEST_SECONDS: Final = 3600.0
 
 _NOT_TOUCHED: Final = "no change of its inputs passes its filters"
@@ -84,7 +87,8 @@ class _Standing:
     def may_stay(self, inputs: Mapping[str, Head]) -> bool:
         """True while its vector need not move, although it reflects these heads."""
         behind = max((head.version - self.behind[name] for name, head in inputs.items()), default=0)
-        return behind <= _MOST_BEHIND and time.monotonic() - self.since < _LONGEST_SECONDS
+        most = _MOST_BEHIND + crc32(self.unit.name.encode()) % _SPREAD
+        return behind <= most and time.monotonic() - self.since < _LONGEST_SECONDS
 
 
 _OF_ENGINES: WeakKeyDictionary[DuckDBEngine, dict[tuple[LakePath, str], _Standing]] = WeakKeyDictionary()

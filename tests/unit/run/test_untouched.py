@@ -327,6 +327,7 @@ def test_one_process_lets_a_vector_be_further_behind(
     tmp_path: Path, engine: DuckDBEngine, computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(untouched, "_MOST_BEHIND", 25)
+    monkeypatch.setattr(untouched, "_SPREAD", 1)
     lake = Lake(tmp_path, FILTERS, engine)
     lake.came("s", {"k": "a", "n": 100})
     lake.refresh()
@@ -345,6 +346,7 @@ def test_one_process_lets_a_vector_be_further_behind(
 
 
 def test_after_an_hour_a_vector_moves(tmp_path: Path, engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untouched, "_MOST_BEHIND", 200)
     lake = Lake(tmp_path, FILTERS, engine)
     for _ in range(22):
         lake.came("s", {"k": "a", "n": 1})
