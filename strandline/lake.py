@@ -195,11 +195,12 @@ class Lake:
             TypeMismatch, EncodeFailed: a value does not fit its column. Nothing was written.
             SourceUnavailable: the broker or registry does not answer.
         """
-        from strandline.jobs.session.writes import append
+        from strandline.jobs.session.writes import append, source_named
 
         catalog = Catalog(self._layout)
         try:
-            return append(catalog.name_map.stored(name), rows, catalog, self.settings, self._layout)
+            source = source_named(catalog.name_map.stored(name), catalog)
+            return append(source, rows, self.settings, self._layout)
         except StrandlineError as error:
             raise catalog.name_map.localized_error(error)  # noqa: B904 - the same error
 

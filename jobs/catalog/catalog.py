@@ -144,8 +144,9 @@ class Catalog(Definitions):
             self.get(one)
             self.get(other)
             check()
-            swaps.begin({one: self.name_map.of(other), other: self.name_map.of(one)}, self._lake)
-            self._finish_swaps(check)
+            called = {one: self.name_map.of(other), other: self.name_map.of(one)}
+            swaps.begin(called, self._lake)
+            self._finish_swap(called, check)
 
     def keep_seen(self, name: str) -> None:
         """Note in each query that reads a source which columns it has now: further ones are not the query's."""
@@ -189,14 +190,14 @@ class Catalog(Definitions):
         with locked(self._lake.catalog) as check:
             return self._finish_drops(check)
 
-    def _finish_swaps(self, check: Callable[[], None]) -> None:
-        for name, called in (begun := swaps.begun(self._lake)).items():
+    def _finish_swap(self, called: Mapping[str, str], check: Callable[[], None]) -> None:
+        for name in called:
             if name in self._content.entries:
-                self._call(name, called, check)
+                self._call(name, called[name], check)
                 failpoint("after-swap-file")
-        if begun:
-            check()
-            swaps.end(self._lake)
+        check()
+        swaps.end(self._lake)
+        self._content = replaced(self._content, swapping={})
 
     def _call(self, name: str, called: str, check: Callable[[], None]) -> None:
         entry = self._content.entries[name]
@@ -325,7 +326,8 @@ class Catalog(Definitions):
             if stamp is None or stamp != self._stamp:
                 self.reload()
             self._stamp = None
-            self._finish_swaps(check)
+            if self._content.swapping:
+                self._finish_swap(self._content.swapping, check)
             yield check
             with suppress(StoreError, OSError):  # what was changed is changed
                 stamp = files.stamp(self._lake, self._content)

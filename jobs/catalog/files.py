@@ -36,6 +36,7 @@ class Content:
         entries: by name, in the order of creation; none reads a later one.
         functions: by upper-case name, in the order of names.
         plain: plain views, by name, which stand among the files of definitions.
+        swapping: what both definitions of a swap are called that has not come to its end; the entries have it already.
         broken: definitions whose file does not read back, by name.
         broken_functions: the same of functions.
         begun: replacements of definitions that have not come to their end, by name.
@@ -47,6 +48,7 @@ class Content:
     broken_functions: Mapping[str, Broken] = field(default_factory=dict)
     begun: Mapping[str, Replacement] = field(default_factory=dict)
     plain: Mapping[str, PlainView] = field(default_factory=dict)
+    swapping: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def name_map(self) -> NameMap:
@@ -116,6 +118,7 @@ def _read_once(lake: LakeLayout) -> Content:
         broken_functions,
         begun,
         {each.definition.name: each.definition for each in entries if isinstance(each.definition, PlainView)},
+        swapped,
     )
 
 

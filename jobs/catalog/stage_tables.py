@@ -8,6 +8,8 @@ from strandline.jobs.model.tables import dead_letters, is_shared, stage_number
 from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from strandline.state_store.commits import Head
     from strandline.state_store.layout import LakeLayout
 
@@ -27,12 +29,15 @@ def stage_tables(lake: LakeLayout, view: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def letters_of(lake: LakeLayout, view: str) -> dict[str, Head]:
+def letters_of(lake: LakeLayout, stages: Iterable[str]) -> dict[str, Head]:
     """The heads of the tables with the rows on which an expression of a view fails, its own first: those of a part that
     is computed apart, as a subquery or what several views share, are kept aside beside that part.
+
+    Args:
+        stages: the view's `stage_tables`.
 
     Raises:
         CorruptState, ForeignWrite: a table's log is broken.
     """
-    heads = {name: reader.head(lake.table(name)) for name in map(dead_letters, stage_tables(lake, view))}
+    heads = {name: reader.head(lake.table(name)) for name in map(dead_letters, stages)}
     return {name: head for name, head in heads.items() if head is not None}

@@ -23,7 +23,7 @@ from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ingest.delta.versions import check_new_columns
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign.origin import Origin, origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ivm.refresh.begun_logs import check_stage
 from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext, SparkSessions
@@ -174,19 +174,17 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
             if origin is not None:  # a run that goes on would read further rows without the columns
                 held.enter_context(sole_writer(lake, present.pipeline, f"{present.name}/{os.getpid()}"))
                 new = definition.columns[len(present.columns) :]
-                check_new_columns(present, new, _taken(present, lake), origin, settings.storage.options())
+                check_new_columns(present, new, _taken(present, origin, lake), origin, settings.storage.options())
             held.enter_context(locked(lake.catalog))
             _check(present, lake)
             replacements.put(Replacement(definition), lake)
         hand_over(settings, Replacement(definition), lock)
 
 
-def _taken(source: Source, lake: LakeLayout) -> int | None:
+def _taken(source: Source, origin: Origin, lake: LakeLayout) -> int | None:
     """The newest version of a table of others of which rows are in the lake."""
     head = reader.head(lake.table(tables.event_log(source)))
     offsets = head.record.offsets.get(source.topic, {}) if head is not None else {}
-    origin = origin_of(source.topic)
-    assert origin is not None
     ends = [end for end in offsets.values() if end > origin.first_version * PLACES]
     return (max(ends) - 1) // PLACES if ends else None
 

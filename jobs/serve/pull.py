@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
-from strandline.jobs.catalog.stage_tables import letters_of
+from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
 from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.model import tables
 from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
@@ -326,7 +326,7 @@ def _inner_letters(name: str, lake: LakeLayout) -> Iterator[tuple[str, Head]]:
     """The tables that belong to the dead letters of a view beside the one of that name, at their heads."""
     view = tables.definition_of(name)
     if name == tables.dead_letters(view):
-        yield from (found for found in letters_of(lake, view).items() if found[0] != name)
+        yield from (found for found in letters_of(lake, stage_tables(lake, view)).items() if found[0] != name)
 
 
 def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:

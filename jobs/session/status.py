@@ -77,7 +77,8 @@ def _rows(
             yield (definition.pipeline, definition.name, "view", None, None, None, None, "", None, "partial")
             return
         case View():
-            late = late_in(lake, stage_tables(lake, definition.name))
+            stages = stage_tables(lake, definition.name)
+            late = late_in(lake, stages)
             found = hindrances.of(definition.name)
             yield _row(
                 definition,
@@ -91,6 +92,8 @@ def _rows(
             )
             if published(definition):
                 yield log.changelog(definition)
+            for letters in letters_of(lake, stages):
+                yield _row(definition, letters, "dead letters", heads, (0, "versions", None))
         case Source(kind="table"):
             event_log = tables.event_log(definition)
             yield _row(definition, event_log, "event log", heads, log.lag(definition, lake))
@@ -99,10 +102,8 @@ def _rows(
             )
         case Source():
             yield _row(definition, definition.name, "event log", heads, log.lag(definition, lake))
-    if isinstance(definition, View):
-        for letters in letters_of(lake, definition.name):
-            yield _row(definition, letters, "dead letters", heads, (0, "versions", None))
-    elif reader.head(lake.table(letters := tables.dead_letters(definition.name))) is not None:
+    letters = tables.dead_letters(definition.name)
+    if isinstance(definition, Source) and reader.head(lake.table(letters)) is not None:
         yield _row(definition, letters, "dead letters", heads, (0, "events", None))
 
 

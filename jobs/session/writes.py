@@ -60,25 +60,21 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
                 f"the columns are {', '.join(names)}",
             )
         rows.append({name: evaluate(value, types[name], name) for name, value in zip(names, row, strict=True)})
-    return append(source.name, rows, catalog, settings, lake)
+    return append(source, rows, settings, lake)
 
 
-def append(
-    name: str, rows: Sequence[Mapping[str, object]], catalog: Catalog, settings: Settings, lake: LakeLayout
-) -> int:
+def append(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: LakeLayout) -> int:
     """Append rows, values of Python by column, to a source's topic.
 
     Returns:
         The number of rows.
 
     Raises:
-        UnknownName, InvalidQuery: as `target_of`.
         TypeMismatch, EncodeFailed: a value does not fit its column. Nothing was written.
         SourceUnavailable: the broker or registry does not answer.
     """
     from strandline.jobs.ingest.produce import insert_rows
 
-    source = source_named(name, catalog)
     for found in rows:
         _check_required(source, found)
     return insert_rows(source, rows, settings, lake)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.catalog.stage_tables import letters_of
+from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
 from strandline.jobs.serve.values import python_rows
 from strandline.jobs.testing.compare import RowsDiffer, net, row_text, rows_differ
 from strandline.state_store.delta import log, reader
@@ -107,6 +107,9 @@ def _values(rows: pa.Table, each: TypedExpected) -> list[Values]:
 
 def _dead_letters(lake: LakeLayout, table: str) -> list[Values]:
     """The rows on which an expression of the view fails, and their reasons as the member `reason`."""
-    read = (reader.read_rows(lake.table(each), None, ["reason", "row"]) for each in letters_of(lake, table))
+    read = (
+        reader.read_rows(lake.table(each), None, ["reason", "row"])
+        for each in letters_of(lake, stage_tables(lake, table))
+    )
     rows = [row for letters in read for row in letters.to_pylist()]
     return [{"reason": row["reason"], **json.loads(row["row"], parse_float=Decimal)} for row in rows]

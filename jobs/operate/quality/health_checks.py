@@ -76,7 +76,10 @@ class HealthChecks:
         return Verdict("freshness", stale <= target, f"stale for {stale:g} s of {target:g} s", numbers=numbers)
 
     def _dead_letters(self, view: View) -> Verdict:
-        aside, came = sum(head.record.rows for head in letters_of(self._lake, view.name).values()), 0
+        aside, came = (
+            sum(head.record.rows for head in letters_of(self._lake, stage_tables(self._lake, view.name)).values()),
+            0,
+        )
         for name in view.inputs:
             came += self._came(name)
             if isinstance(self._catalog.get(name), Source):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.jobs.catalog.stage_tables import letters_of
+from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.session.status import status
 from strandline.state_store.layout import LakeLayout
@@ -34,7 +34,7 @@ def test_they_are_asked_for_by_the_views_name_and_counted(options: str, tmp_path
     assert len(found) == 2
     assert all('"a_d":"x"' in row["row"] for row in found)
     assert lake.query('SELECT COUNT(*) AS n FROM v__dead_letters WHERE row LIKE \'%"a_d":"x"%\'') == [{"n": 2}]
-    [letters] = letters_of(layout, "v")
+    [letters] = letters_of(layout, stage_tables(layout, "v"))
     assert letters != "v__dead_letters"
     assert [(row[1], row[5]) for row in status(lake.settings).rows if row[2] == "dead letters"] == [(letters, 2)]
     assert [str(each) for each in verify(lake.settings, deep=True) if each.ok is False] == []

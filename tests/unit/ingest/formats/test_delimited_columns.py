@@ -13,6 +13,7 @@ from strandline.jobs.ingest.formats.delimited_columns import read_lines
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.types import BaseType, SqlType
+from tests.support.decoded_alike import assert_decoded_alike
 
 RUN = 500
 """Records of a run that are enough to be read by columns."""
@@ -69,11 +70,7 @@ def test_rows_and_reasons_are_those_of_reading_line_by_line(seed: int) -> None:
     errors: dict[int, str] = {}
     expected: dict[int, str] = {}
     found, arrays = of.decode(payloads, errors), of.decode_each(payloads, expected)
-    assert errors == expected
-    for column, array, wanted in zip(columns, found, arrays, strict=True):
-        assert array.type == column.type.arrow()
-        array.validate(full=True)
-        assert array.equals(wanted), column
+    assert_decoded_alike(columns, (found, errors), (arrays, expected))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from strandline.jobs.ingest.formats.json_shapes import ShapeReader
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.types import BaseType, SqlType
+from tests.support.decoded_alike import assert_decoded_alike
 from tests.unit.ingest.formats.decoding import decode, source
 
 RUN = 500
@@ -130,11 +131,7 @@ def test_rows_and_reasons_are_those_of_reading_one_by_one(seed: int) -> None:
         expected: dict[int, str] = {}
         found = by_columns.decode(payloads, errors)
         arrays = JsonFormat(tuple(columns), bare=False).decode_each(payloads, expected)
-        assert errors == expected
-        for column, array, wanted in zip(columns, found, arrays, strict=True):
-            assert array.type == column.type.arrow()
-            array.validate(full=True)
-            assert array.equals(wanted), column
+        assert_decoded_alike(columns, (found, errors), (arrays, expected))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dbt.adapters.contracts.relation import Policy, RelationType
 from dbt.adapters.strandline.connections import StrandlineConnectionManager
 from dbt.adapters.strandline.seeds import written
 from dbt.adapters.strandline.snapshots import Snapshot
+from dbt.adapters.strandline.storage import quoted
 from dbt_common.clients.agate_helper import DEFAULT_TYPE_TESTER
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -85,7 +86,7 @@ class StrandlineAdapter(BaseAdapter):
 
     @classmethod
     def quote(cls, identifier: str) -> str:
-        return '"' + identifier.replace('"', '""') + '"'
+        return quoted(identifier)
 
     # --- what there is --------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-from dbt.adapters.strandline.storage import storage_options
+from dbt.adapters.strandline.storage import quoted, storage_options
 from dbt_common.exceptions import DbtRuntimeError
 from deltalake import DeltaTable, write_deltalake
 
@@ -47,8 +47,7 @@ def _typed(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[str | 
     texts = pa.table(
         [pa.array([row[place] for row in rows], pa.string()) for place in range(len(columns))], list(columns)
     )
-    quoted = {each: '"' + each.replace('"', '""') + '"' for each in columns}
-    casts = ", ".join(f"CAST({quoted[each]} AS {kind}) AS {quoted[each]}" for each, kind in columns.items())
+    casts = ", ".join(f"CAST({quoted(each)} AS {kind}) AS {quoted(each)}" for each, kind in columns.items())
     try:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from dbt.adapters.strandline.storage import storage_options
+from dbt.adapters.strandline.storage import quoted, storage_options
 from dbt_common.exceptions import DbtRuntimeError
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -78,8 +78,8 @@ class Snapshot:
             DbtRuntimeError: `unique_key` is not unique; or the table cannot be written. Nothing was taken.
         """
         found = self._lake.query_arrow(select)
-        begin = pc.sum(pc.equal(found[_KIND], "insert")).as_py() or 0
-        self._check_unique(found.filter(pc.equal(found[_KIND], "insert")))
+        begin = found.filter(pc.equal(found[_KIND], "insert"))
+        self._check_unique(begin)
         columns = [each for each in found.column_names if not _is_helper(each)]
         if found.num_rows:
             try:
@@ -93,7 +93,7 @@ class Snapshot:
             except DeltaError as error:
                 raise DbtRuntimeError(f"snapshot {self.name}: {error}") from error
             failpoint("after-snapshot-merge")
-        return found.num_rows - begin, begin
+        return found.num_rows - begin.num_rows, begin.num_rows
 
     def _check_unique(self, begin: pa.Table) -> None:
         keys = [each for each in begin.column_names if each.startswith(_KEY)]
@@ -105,11 +105,6 @@ class Snapshot:
                 f"{several.num_rows} values of unique_key have several rows in the query of the snapshot {self.name}, "
                 f"such as {first}: a snapshot keeps one present row of each"
             )
-
-
-def quoted(name: str) -> str:
-    """A name, as SQL has it when it is none of its words."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _is_helper(column: str) -> bool:

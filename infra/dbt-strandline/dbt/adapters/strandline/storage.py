@@ -1,4 +1,4 @@
-"""The keys of the lake's storage, for what deltalake writes beside the lake's own tables."""
+"""What is said to DuckDB and deltalake of what they write beside the lake's own tables: keys of storage, and names."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def storage_options(settings: Settings) -> dict[str, str]:
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true" if said.virtual_hosted_style else None,
     }
     return {name: value for name, value in named.items() if value}
+
+
+def quoted(name: str) -> str:
+    """A name, as SQL has it when it is none of its words."""
+    return '"' + name.replace('"', '""') + '"'
