@@ -12,6 +12,7 @@
 <lake>/registry/                  schemas of AVRO, JSON_SR and PROTOBUF topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
 <lake>/runs/<pipeline>.json       the heartbeat of its last run: a note for people and alerts
+<lake>/reached/<pipeline>.json    what tables reflect beyond their vectors: a note for readers
 <lake>/approvals/<name>.json      the version of a table up to which its blocking expectations hold
 <lake>/data_docs/<name>.html      what the expectations of a table came to, for people
 <lake>/drills/                    what recovery drills came to
@@ -115,6 +116,9 @@ class LakeLayout:
 
     def run(self, pipeline: str) -> LakePath:
         return self.root / "runs" / f"{safe_name(pipeline)}.json"
+
+    def reached(self, pipeline: str) -> LakePath:
+        return self.root / "reached" / f"{safe_name(pipeline)}.json"
 
     def approval(self, name: str) -> LakePath:
         return self.root / "approvals" / f"{safe_name(name)}.json"

@@ -80,13 +80,15 @@ class RefreshTasks:
         failures = {name: error for each in done for name, error in each.failures.items()}
         held = {name: error for each in done for name, error in each.held.items()}
         requests = sum((each.requests for each in done), Requests())
+        reached = {name: each for of_task in done for name, each in of_task.reached.items()}
         refused = {name for name, error in failures.items() if isinstance(error, EngineRefused)}
         if not refused or self._context.engine != "auto":
-            return Refreshed(results, failures, held, requests)
+            return Refreshed(results, failures, held, requests, reached)
         left = {name: error for name, error in failures.items() if name not in refused}
         # Here there is a session: Spark runs what DuckDB cannot, and first refreshes are shared by tasks.
         rest = refresh_all(self._context, without(_behind(self._levels, refused), waiting), stopped | left.keys())
-        return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held, requests)
+        failures, held, reached = left | rest.failures, held | rest.held, reached | rest.reached
+        return Refreshed((*results, *rest.stages), failures, held, requests, reached)
 
     def warm_up(self) -> None:
         """As many tasks as a refresh has, with nothing to do."""

@@ -23,11 +23,13 @@ from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
 from strandline.jobs.model.errors import ExpectationBroken, RefreshFailed
+from strandline.jobs.model.tables import input_of
 from strandline.jobs.run.schedule import gated_in, read_from_outside
 from strandline.jobs.run.untouched import Untouched
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
 from strandline.state_store.failpoints import failpoint
+from strandline.state_store.reached import Reached
 from strandline.state_store.storage.requests import Requests
 from strandline.state_store.wording import Name, Text, sentence
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import StageResult
     from strandline.jobs.run.schedule import RefreshUnit
+    from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.layout import LakeLayout
 
 
@@ -100,6 +103,8 @@ class Refreshed:
     """By table: what is wrong with its head, from which nothing is computed."""
     requests: Requests = field(default_factory=Requests, compare=False)
     """To object stores, by processes other than the one that asked for the refresh."""
+    reached: dict[str, Reached] = field(default_factory=dict, compare=False)
+    """By table: what it reflects now, of those whose vectors stay behind."""
 
 
 _RACES: Final = (CommitConflict, VectorMismatch)
@@ -127,7 +132,8 @@ def refresh_all(
             break
         others = {table: error for table, error in done.failures.items() if table not in lost}
         again = _refreshed(context, levels, stopped | others.keys(), upto)
-        done = Refreshed((*done.stages, *again.stages), others | again.failures, again.held)
+        reached = done.reached | again.reached
+        done = Refreshed((*done.stages, *again.stages), others | again.failures, again.held, reached=reached)
     return done
 
 
@@ -152,6 +158,7 @@ def _refreshed(
     broken = set(stopped)
     heads = Heads(context.lake, read_from_outside(levels), gated_in(levels))
     untouched = Untouched(context, heads) if upto is None else None
+    reach = _Reach(heads, untouched)
 
     def one(item: RefreshUnit) -> list[StageResult] | StrandlineError:
         try:
@@ -174,6 +181,7 @@ def _refreshed(
             whole = [item for item in level if not ({item.target, *item.inputs} & broken)]
             resting, others = ({}, frozenset[str]()) if untouched is None else untouched.find(whole)
             results.extend(resting.values())
+            reach.rest(whole)
             # Queries into one target write one table: they go one after the other, so a level is cut by target.
             for group in _distinct_targets([item for item in whole if item.name not in resting]):
                 for item, outcome in zip(group, pool.map(one, group), strict=True):
@@ -181,10 +189,59 @@ def _refreshed(
                         failures.update(dict.fromkeys((item.target, *item.serves), outcome))
                         continue
                     results.extend(outcome)
-                    if untouched is not None:
-                        untouched.done(item, outcome)
+                    reach.done(item, outcome)
             broken |= {m.target for m in level if {m.target, *m.inputs} & broken} | set(failures)
-    return Refreshed(tuple(results), failures, held)
+    return Refreshed(tuple(results), failures, held, reached=reach.noted())
+
+
+class _Reach:
+    """What the tables of one pass reflect beyond their vectors: the heads of what they were refreshed from.
+
+    Nothing is noted of a pass that stops at other versions: it has no `Untouched`.
+    """
+
+    def __init__(self, heads: Heads, untouched: Untouched | None) -> None:
+        self._heads = heads
+        self._untouched = untouched
+        self._inputs: dict[str, dict[str, TableVersion]] = {}
+        self._tables: dict[str, Head] = {}
+
+    def rest(self, items: Sequence[RefreshUnit]) -> None:
+        """Note those of the units that are not computed, since nothing touches them."""
+        if self._untouched is None:
+            return
+        for item in items:
+            for table, head in self._untouched.tables(item).items():
+                self._add(item, table, head)
+
+    def done(self, item: RefreshUnit, results: Sequence[StageResult]) -> None:
+        """Note a unit that was refreshed. Where an input was not there, nothing was."""
+        if self._untouched is None:
+            return
+        for result in results:
+            head = self._heads.find(result.table) if result.to_vector else None
+            if head is not None:
+                self._add(item, result.table, head)
+        self._untouched.done(item, results)
+
+    def _add(self, item: RefreshUnit, table: str, head: Head) -> None:
+        assert self._untouched is not None
+        self._tables[table] = head
+        for entry, before in head.record.vector.items():
+            name = input_of(entry)
+            if entry not in (name, f"{item.vector_prefix}/{name}"):
+                continue  # of another query into the same stream
+            newest = self._untouched.input(name)
+            if newest is not None and newest.version > before.version:
+                self._inputs.setdefault(table, {})[entry] = newest.at
+
+    def noted(self) -> dict[str, Reached]:
+        """By table; of a table that several queries feed, with the inputs of all of them."""
+        heads = {table: self._tables[table] for table in self._inputs}
+        return {
+            table: Reached(head.version, head.record.table, head.record.digest, self._inputs[table])
+            for table, head in heads.items()
+        }
 
 
 def _refresh(

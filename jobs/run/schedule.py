@@ -171,6 +171,12 @@ def gated_in(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:
     return frozenset(name for level in levels for item in level for name in item.gated)
 
 
+def tables_of(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:
+    """The tables that the units write, dead letters among them."""
+    pairs = [(item, stage) for level in levels for item in level for stage in item.stages]
+    return frozenset(name for item, stage in pairs for name in (stage.table, item.letters(stage)))
+
+
 def stages_of(table: str, levels: Iterable[Iterable[RefreshUnit]]) -> tuple[Stage, ...]:
     """The stages that a table is maintained by: its own, the inner ones, and those that it shares with others."""
     items = (item for level in levels for item in level if table in (item.target, *item.serves))

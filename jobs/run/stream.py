@@ -41,10 +41,18 @@ from strandline.jobs.run.patience import Deferrals, without
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.round import Round, unobserved
-from strandline.jobs.run.schedule import RefreshUnit, foreign_heads, maintained, read_beside_others, unmade_logs
+from strandline.jobs.run.schedule import (
+    RefreshUnit,
+    foreign_heads,
+    maintained,
+    read_beside_others,
+    tables_of,
+    unmade_logs,
+)
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import InputReplaced, StrandlineError
+from strandline.state_store.reached import ReachedNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -166,6 +174,8 @@ class PipelineStream:
     _ticks: Ticks = field(default_factory=Ticks)
     _deferrals: Deferrals | None = None
     """What waits; None until the first refresh of the present definitions."""
+    _notes: ReachedNotes | None = None
+    """Of the present definitions; None until their first refresh."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -329,6 +339,8 @@ class PipelineStream:
         for table in done.held.keys() - self.held.keys():
             log.error("%s", done.held[table])
         self.held = done.held
+        self._notes = self._notes or ReachedNotes(self.lake, self.pipeline, tables_of(self.levels))
+        self._notes.note({result.table for result in done.stages}, done.reached)
         self.refreshed = (began, now_ms())
         deferrals.done(self.lake, arrived, waiting, self.refreshed)
         return done
@@ -370,6 +382,7 @@ class PipelineStream:
         self.levels = maintained(self.definitions, catalog)
         self._unmade = None
         self._deferrals = None
+        self._notes = None
         functions = Library(catalog.functions.values(), self.settings.functions.modules)
         self.context = replace(self.context, functions=functions)
         self._tasks = None

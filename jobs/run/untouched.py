@@ -136,6 +136,7 @@ class Untouched:
         self._known = {} if engine is None else _OF_ENGINES.setdefault(engine, {})
         self._resting: dict[str, Head] = {}
         """The heads of tables to which nothing comes in this refresh."""
+        self._rests: dict[str, dict[str, Head]] = {}
         self._versions: dict[tuple[str, int], TableVersion | None] = {}
 
     def find(self, units: Sequence[RefreshUnit]) -> tuple[dict[str, StageResult], frozenset[str]]:
@@ -158,10 +159,15 @@ class Untouched:
                 others.add(each.unit.name)
                 continue
             self._resting |= standing.tables
+            self._rests[each.unit.name] = standing.tables
             if each.moved:
                 self._known[self._key(each.unit)] = replace(standing, inputs=each.inputs)
             resting[each.unit.name] = StageResult(each.unit.stages[-1].table, {}, {}, "none", _NOT_TOUCHED)
         return resting, frozenset(others)
+
+    def tables(self, unit: RefreshUnit) -> Mapping[str, Head]:
+        """The tables of a unit that this refresh need not compute, and their heads."""
+        return self._rests.get(unit.name, {})
 
     def done(self, unit: RefreshUnit, results: Sequence[StageResult]) -> None:
         """Note that a unit reflects the heads of its inputs.
@@ -172,7 +178,7 @@ class Untouched:
         self._known.pop(self._key(unit), None)
         if not self._asks or not _may_rest(unit):
             return
-        inputs = {name: head for name in unit.inputs if (head := self._input(name)) is not None}
+        inputs = {name: head for name in unit.inputs if (head := self.input(name)) is not None}
         behind = {name: [each.to_vector[name] for each in results if name in each.to_vector] for name in unit.inputs}
         tables = {each.table: head for each in results if (head := self._heads.find(each.table)) is not None}
         if len(inputs) < len(unit.inputs) or not all(behind.values()) or len(tables) < len(results):
@@ -193,7 +199,8 @@ class Untouched:
     def _key(self, unit: RefreshUnit) -> tuple[LakePath, str]:
         return self._context.lake.root, unit.name
 
-    def _input(self, name: str) -> Head | None:
+    def input(self, name: str) -> Head | None:
+        """The head of a table as far as this refresh computes from it; None when there is none."""
         return self._resting.get(name) or self._heads.input(name)
 
     def _find(self, unit: RefreshUnit) -> _Found | None:
@@ -201,7 +208,7 @@ class Untouched:
         if not _may_rest(unit):
             return None
         try:
-            inputs = {name: head for name in unit.inputs if (head := self._input(name)) is not None}
+            inputs = {name: head for name in unit.inputs if (head := self.input(name)) is not None}
             if len(inputs) < len(unit.inputs):
                 return None
             standing = self._known.get(self._key(unit))
@@ -270,7 +277,7 @@ class Untouched:
             for each in questions:
                 of_tables.setdefault(each.filter.relation.name, []).append((name, each))
         for table, pairs in of_tables.items():
-            head = self._input(table)
+            head = self.input(table)
             assert head is not None, "it has moved"
             answers = passing(self._context, head.version, [question for _, question in pairs])
             touched |= {name for (name, _), may_pass in zip(pairs, answers, strict=True) if may_pass}

@@ -3,6 +3,7 @@
     heads   orders@12   by_customer@7 (orders@12)   by_town@5 (orders@9)
     cut     orders@9    by_customer@4 (orders@9)    by_town@5 (orders@9)
 
+A table that changes left as it is reflects them without a commit (`state_store.reached`).
 From the heads, each table that is ahead of another over a common input goes back until it is not. No consistent
 snapshot lies between, so what is left in the end is the newest one. A table that is not there yet holds nobody back.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import NoConsistentSnapshot, RequestRefused, SnapshotExpired
-from strandline.jobs.serve.reflected import Reflected, reflected, settled
+from strandline.jobs.serve.reflected import Notes, Reflected, reflected, settled
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import log, reader
@@ -95,15 +96,24 @@ def newest_snapshot(tables: Iterable[str], lake: LakeLayout) -> ConsistentSnapsh
         TableLost: one was made, and is not there any more.
         CorruptState, ForeignWrite: a table below cannot be read.
     """
-    heads = {name: newest_version(lake, name) for name in sorted(set(tables))}
-    found: dict[str, Reflected | None] = {
-        name: None if version is None else reflected(lake, name, version) for name, version in heads.items()
-    }
-    known = {name: frozenset(each.versions) for name, each in found.items() if each is not None}
+    notes = Notes(lake)
+    found = _heads(tables, lake, notes)
+    if _ahead(found, _inputs(found), lake):
+        found = _heads(tables, lake, notes)  # no note that was read is of a version after these heads
+    known = _inputs(found)
     while ahead := _ahead(found, known, lake):
         for name, common in ahead.items():
             found[name] = _before(found[name], common, lake)
     return ConsistentSnapshot(found)
+
+
+def _heads(tables: Iterable[str], lake: LakeLayout, notes: Notes) -> dict[str, Reflected | None]:
+    heads = {name: newest_version(lake, name) for name in sorted(set(tables))}
+    return {name: None if at is None else reflected(lake, name, at, notes) for name, at in heads.items()}
+
+
+def _inputs(found: Mapping[str, Reflected | None]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(each.versions) for name, each in found.items() if each is not None}
 
 
 def _ahead(
@@ -122,8 +132,11 @@ def _ahead(
 
 
 def _before(table: Reflected | None, common: str, lake: LakeLayout) -> Reflected | None:
-    """The version before; None before the first, when there was no table."""
+    """What its commits alone say that it reflects, then the version before; None before the first, when there was no
+    table."""
     assert table is not None
+    if table.noted:
+        return reflected(lake, table.table, table.version, by_commits=True)
     if table.version == 0:
         return None
     try:

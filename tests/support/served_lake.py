@@ -15,12 +15,13 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.schedule import maintained, tables_of
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import LakeLayout
+from strandline.state_store.reached import ReachedNotes
 from tests.support.event_commits import commit_events, log_table
 
 _FIRST = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -81,8 +82,10 @@ class ServedLake:
         levels = maintained(catalog.pipeline(DEFAULT_PIPELINE), catalog)
         chosen = [[item for item in level if names is None or item.name in names] for level in levels]
         context = RunContext(None, self.lake, f"{DEFAULT_PIPELINE}/1", duckdb_engine=duckdb_engine)
-        failures = refresh_all(context, chosen, frozenset()).failures
-        assert not failures, failures
+        done = refresh_all(context, chosen, frozenset())
+        assert not done.failures, done.failures
+        notes = ReachedNotes(self.lake, DEFAULT_PIPELINE, tables_of(levels))
+        notes.note({result.table for result in done.stages}, done.reached)
 
     def _time(self, number: int) -> dt.datetime:
         return _FIRST + dt.timedelta(seconds=number)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, SlowReader, TooStale
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.reflected import age_ms, instant, reflected
+from strandline.jobs.serve.reflected import Notes, age_ms, instant, reflected
 from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.server.changes.events import IDENTITY_LETTERS, Form, Place, PushedEvent, failed, progress
 from strandline.jobs.server.changes.replays import Replays
@@ -177,7 +177,7 @@ class Feed:
         newest = log.newest_version(made.path)
         self.version = self._read = -1 if newest is None else newest
         self.table = "" if newest is None else reader.record_at(made.path, newest).table[:IDENTITY_LETTERS]
-        self._standing: tuple[int, Reflected | None] = (-1, None)
+        self._standing: tuple[int, Notes, Reflected | None] = (-1, Notes(lake), None)
         self._wake, self._stop = Signal(), Signal()
         Thread(target=self._run, name=f"feed {made.relation.name}", daemon=True).start()
 
@@ -219,13 +219,14 @@ class Feed:
 
     def standing(self, version: int) -> Reflected | None:
         """What a version of the table reflects; None where nobody knows. Reads logs; any thread may call it."""
-        known, found = self._standing
-        if known != version:
+        known, notes, found = self._standing
+        if known != version or not notes.are_the_last:
+            notes = Notes(self._lake)
             try:
-                found = reflected(self._lake, self.made.relation.name, version)
+                found = reflected(self._lake, self.made.relation.name, version, notes)
             except StoreError:
                 found = None
-            self._standing = (version, found)
+            self._standing = (version, notes, found)
         return found
 
     def progress(self, place: Place) -> PushedEvent:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from strandline.jobs.serve.keyed import NotByKey
 from strandline.jobs.serve.poller import Poller
-from strandline.jobs.serve.reflected import Reflected, reflected
+from strandline.jobs.serve.reflected import Notes, Reflected, reflected
 from strandline.jobs.server.state.backends import open_rocksdb
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import newest_version
@@ -105,6 +105,7 @@ class Followed(Poller):
         self._replica: Replica | None = None
         self._follower: Follower | None = None
         self._standing: dict[int, Reflected] = {}
+        self._notes = Notes(lake)
         self.looked = 0.0
         self.absent = False
         self.made_anew = 0
@@ -179,7 +180,7 @@ class Followed(Poller):
         """What a version reflects. Raises as `reflected`."""
         known = self._standing.get(version)
         if known is None:
-            known = reflected(self._lake, self.relation.name, version)
+            known = reflected(self._lake, self.relation.name, version, self._notes)
             self._standing = {**dict(list(self._standing.items())[-_KEPT_VERSIONS:]), version: known}
         return known
 
@@ -195,6 +196,8 @@ class Followed(Poller):
             newest_version(self._lake, self.relation.name)  # raises where the table has lost its newest commits
             self._follower = self._follower or self._opened()
             at = self._follower.catch_up()
+            if not self._notes.are_the_last:
+                self._notes, self._standing = Notes(self._lake), {}
             self.standing(at.version)
             self._at_head()
             self._moved(self.relation.name)

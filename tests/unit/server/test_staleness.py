@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg import errors
 
+from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.topics import Lag, Topics, staleness
@@ -25,6 +26,8 @@ from tests.support.waiting import wait_until
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits', PARTITIONS = 1);
     CREATE TABLE by_town AS SELECT town, COUNT(*) AS visits FROM visits GROUP BY town;
+    CREATE TABLE crowds AS SELECT town, COUNT(*) AS visits FROM visits WHERE n > 100 GROUP BY town;
+    CREATE TABLE counted WITH (STATE = 'partial') AS SELECT visits, COUNT(*) AS towns FROM crowds GROUP BY visits;
 """
 ROW = "/v1/views/by_town/rows/Rome"
 KEY = "SELECT visits FROM by_town WHERE town = 'Rome'"
@@ -39,8 +42,8 @@ def served(tmp_path: Path) -> ServedLake:
     return served
 
 
-def insert(served: ServedLake) -> None:
-    assert list(Interpreter(served.settings).run("INSERT INTO visits VALUES (1, 'Rome', 1);"))
+def insert(served: ServedLake, n: int = 1) -> None:
+    assert list(Interpreter(served.settings).run(f"INSERT INTO visits VALUES (1, 'Rome', {n});"))
 
 
 def run(served: ServedLake) -> None:
@@ -88,6 +91,46 @@ def test_a_dead_pipeline_is(client: TestClient, served: ServedLake) -> None:
     run(served)
     found = client.get(ROW, params={"max_staleness": "30s"}).json()
     assert (found["row"]["visits"], found["behind_records"]) == (3, 0)
+
+
+QUIET = (
+    "SELECT visits FROM crowds WHERE town = 'Rome'",
+    "SELECT SUM(visits) AS visits FROM crowds",
+    "SELECT towns FROM counted WHERE visits = 1",
+)
+
+
+def test_a_view_that_changes_leave_as_it_is_is_not_stale(client: TestClient, served: ServedLake) -> None:
+    """Nor does a client wait there for the records that it wrote."""
+    row = "/v1/views/crowds/rows/Rome"
+    insert(served, 1000)
+    run(served)
+    wait_until(lambda: client.get(row).json().get("behind_records") == 0, "the view is behind")
+    version = client.get(row).json()["version"]
+    for _ in range(2):
+        insert(served)
+        insert(served)
+        run(served)
+    end = served_end(served)
+    for sql in QUIET:
+        name = "counted" if "counted" in sql else "crowds"
+        body = {"sql": sql, "max_staleness": "30s", "at_least": {name: f"visits@0:{end}"}, "wait_ms": 30_000}
+        found = client.post("/v1/query", json=body)
+        assert found.status_code == 200, (sql, found.text)
+        assert [*found.json()["rows"][0].values(), found.json()["behind_records"]] == [1, 0]
+    found = client.get(row, params={"at_least": f"visits@0:{end}", "max_staleness": "30s", "wait_ms": 30_000})
+    assert (found.status_code, found.json()["version"], found.json()["behind_records"]) == (200, version, 0)
+    late = client.get(
+        "/v1/views/crowds/changes", params={"as_of": 0, "up_to": version, "max_staleness": "30s", "wait_ms": 0}
+    )
+    assert (late.status_code, late.headers["Strandline-Behind-Records"]) == (200, "0"), late.text
+    insert(served)
+    assert client.get(row, params={"at_least": f"visits@0:{end + 1}", "wait_ms": 0}).status_code == 503
+
+
+def served_end(served: ServedLake) -> int:
+    """The offset behind the last record of the topic."""
+    return LocalLog(served.lake).end_offsets("visits")[0]
 
 
 def test_lists_and_descriptions_say_it(client: TestClient, served: ServedLake) -> None:
