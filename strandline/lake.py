@@ -279,10 +279,12 @@ class Lake:
     def _answer(self, text: str) -> Answer:
         from strandline.jobs.functions.python.register import Library
         from strandline.jobs.partial.pull import answer
+        from strandline.jobs.serve.pull import plan_pull
 
         catalog = Catalog(self._layout)
         library = Library(catalog.functions.values(), self.settings.functions.modules)
-        return answer(_select(text, catalog), catalog, self._layout, library)
+        plan = plan_pull(_select(text, catalog), catalog, self._layout)
+        return answer(plan, catalog, self._layout, library)
 
     def _definition(self, name: str) -> Source | View:
         from strandline.jobs.model.errors import UnknownName

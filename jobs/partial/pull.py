@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from strandline.jobs.partial.upquery import Key
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
-    from strandline.jobs.serve.pull import Answer
+    from strandline.jobs.serve.pull import Answer, PlannedPull
     from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import QueryBudget, Terms
     from strandline.jobs.sql.syntax import Select
@@ -95,21 +95,21 @@ def key_required(plan: PartialPlan, missing: str) -> KeyRequired:
 
 def pull(statement: Select, catalog: Catalog, lake: LakeLayout, functions: Library) -> Rows:
     """Answer a SELECT with Python values; arguments and errors as of `answer`."""
-    found = answer(statement, catalog, lake, functions)
+    found = answer(stored.plan_pull(statement, catalog, lake), catalog, lake, functions)
     return Rows(found.names, python_rows(found.table, found.types))
 
 
 def answer(
-    statement: Select,
+    plan: PlannedPull,
     catalog: Catalog,
     lake: LakeLayout,
     functions: Library,
     terms: Terms = FREELY,
     database: QueryDatabase | None = None,
 ) -> Answer:
-    """Answer a SELECT. Arguments and errors as of `jobs.serve.pull.answer`."""
+    """Answer a SELECT, which may read partial views. Arguments and errors as of `jobs.serve.pull.answer`."""
     computing = _Computing(catalog, lake, functions, terms.pinned, database)
-    return stored.answer(statement, catalog, lake, functions, terms, computing, database)
+    return stored.answer(plan, catalog, lake, functions, terms, computing, database)
 
 
 class _Computing:

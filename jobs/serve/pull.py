@@ -23,6 +23,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.types import struct
 from strandline.jobs.query.clauses.read import read_pull
+from strandline.jobs.query.clock import asks
 from strandline.jobs.query.logical import outputs_of
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from strandline.jobs.functions.python.register import Library
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery
+    from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.past import Past
     from strandline.jobs.serve.query_engine import QueryDatabase
@@ -84,8 +86,49 @@ class Computing(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class PlannedPull:
+    """A SELECT as it is computed, whatever rows its tables have.
+
+    Attributes:
+        limit: the most rows of its answer.
+        predicate: a condition that every row of the answer meets.
+        piecewise: its rows are computed from one piece of its one table after the other.
+        past: the names that stand for tables as they were.
+        lasts: the same text over the same definitions has the same plan. False where it asks the clock or for versions.
+    """
+
+    pull: PullQuery
+    limit: int | None
+    predicate: Predicate | None
+    piecewise: bool
+    asked: Computation
+    past: Mapping[str, Past]
+    lasts: bool
+
+
+def plan_pull(statement: Select, catalog: Catalog, lake: LakeLayout, unnamed: Unnamed = "postgres") -> PlannedPull:
+    """Plan a SELECT. No rows are read.
+
+    Args:
+        unnamed: whose names the columns get that nobody named.
+
+    Raises:
+        SqlError: the query is refused.
+        VersionNotKept: it reads a version that is not there.
+    """
+    tree, past = with_past(statement.query, catalog, lake)
+    pull = read_pull(tree, catalog, unnamed, dt.datetime.now(dt.UTC), _relations(past))
+    predicate = key_predicate(pull)
+    piecewise = row_by_row(pull) and statement.limit is not None
+    if row_by_row(pull) and not piecewise:
+        pull = in_natural_order(pull)
+    lasts = not past and not asks(statement.query)
+    return PlannedPull(pull, statement.limit, predicate, piecewise, computation(pull, statement.limit), past, lasts)
+
+
 def answer(
-    statement: Select,
+    plan: PlannedPull,
     catalog: Catalog,
     lake: LakeLayout,
     functions: Library,
@@ -96,6 +139,7 @@ def answer(
     """Answer a SELECT.
 
     Args:
+        catalog: that it was planned over.
         functions: those that users wrote.
         computing: without it, partial views are not read.
         database: that it is computed in, see `QueryEngine`.
@@ -103,33 +147,26 @@ def answer(
     Raises:
         NotYet: the newest cut does not reflect `terms.at_least`. Nothing was computed.
         RequestRefused: it names a table that the query does not read.
-        SqlError: the query is refused, or its computation fails (an overflow).
+        SqlError: its computation fails (an overflow).
         KeyRequired: it reads a partial view otherwise than by key.
         NoConsistentSnapshot: its tables have no versions that fit together, or one is not in `terms.pinned`.
         SnapshotExpired: `terms.pinned` has expired.
-        VersionNotKept: it reads a version that is not there.
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
     """
     spent = QueryBudget(terms.limits)
-    tree, past = with_past(statement.query, catalog, lake)
-    pull = read_pull(tree, catalog, terms.unnamed, dt.datetime.now(dt.UTC), _relations(past))
-    predicate = key_predicate(pull)
+    pull, asked, predicate = plan.pull, plan.asked, plan.predicate
     computed = computing.tables(pull, predicate, spent) if computing is not None else None
-    piecewise = row_by_row(pull) and statement.limit is not None
-    if row_by_row(pull) and not piecewise:
-        pull = in_natural_order(pull)
-    asked = computation(pull, statement.limit)
-    cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, past)
+    cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, plan.past)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
-    snapshot = PinnedTables(lake, cut, spent, past)
+    snapshot = PinnedTables(lake, cut, spent, plan.past)
     with QueryEngine(functions, spent, database) as duck:
         if computed is not None:
             joined = {name: each for name, each in asked.tables.items() if name not in computed[0]}
             stored = {name: snapshot.rows(each, _columns(each), None) for name, each in joined.items()}
             rows = duck.query(asked.text, computed[0] | stored)
-        elif piecewise and statement.limit is not None:
-            rows = _first(statement.limit, _by_piece(duck, asked, snapshot, predicate))
+        elif plan.piecewise and plan.limit is not None:
+            rows = _first(plan.limit, _by_piece(duck, asked, snapshot, predicate))
         else:
             tables = {name: snapshot.rows(each, _columns(each), predicate) for name, each in asked.tables.items()}
             rows = duck.query(asked.text, tables)

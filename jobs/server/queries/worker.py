@@ -10,8 +10,9 @@ import io
 import os
 import resource
 import signal
+from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
@@ -24,7 +25,7 @@ from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.json_texts import array_texts, object_texts
-from strandline.jobs.serve.pull import Answer, columns_of
+from strandline.jobs.serve.pull import Answer, columns_of, plan_pull
 from strandline.jobs.serve.query_engine import QueryDatabase
 from strandline.jobs.serve.readable import names_read
 from strandline.jobs.sql.size import too_deep
@@ -34,11 +35,13 @@ from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from multiprocessing.connection import Connection
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.settings import Settings
+    from strandline.jobs.query.pulled import Unnamed
+    from strandline.jobs.serve.pull import PlannedPull
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.access.tokens import Token
 
@@ -48,6 +51,8 @@ Form = Literal["objects", "ksql", "arrow"]
 _NICER = 5
 _PLAN = "plan"
 """The column of an EXPLAIN's answer."""
+_KEPT_LETTERS: Final = 100_000
+"""Of all texts whose plans are kept: 570 bytes a letter, so 57 MB, and some hundred of what dashboards send."""
 _BESIDE_BYTES = 3 << 30
 """What the process has beside a query's own memory: its libraries, and the answer in two forms."""
 
@@ -78,6 +83,45 @@ class Question(Protocol[A_co]):
         """The answer, made in the process. Raises StrandlineError."""
 
 
+class Plans:
+    """The plans of the texts that were asked last, over one catalog: a dashboard asks the same ones again and again.
+
+    To parse, read and plan a GROUP BY takes as long as to compute it over a thousand rows (docs/design/0013).
+    """
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._letters = 0
+        self._kept: OrderedDict[tuple[str, Unnamed], tuple[list[str], PlannedPull]] = OrderedDict()
+
+    def find(self, asked: QueryRequest, catalog: Catalog) -> PlannedPull | None:
+        """The plan of a text that was asked before, if the token allows it. Raises Forbidden if not."""
+        if catalog is not self._catalog:
+            self._catalog, self._letters = catalog, 0
+            self._kept.clear()
+        place = (asked.text, asked.terms.unnamed)
+        known = self._kept.get(place)
+        if known is None:
+            return None
+        self._kept.move_to_end(place)
+        require_read(known[0], asked.token, catalog)
+        return known[1]
+
+    def keep(self, asked: QueryRequest, names: list[str], plan: PlannedPull) -> None:
+        """Keep a plan over the catalog that was asked for last.
+
+        Args:
+            names: of what the text reads.
+        """
+        if not plan.lasts:
+            return
+        self._kept[asked.text, asked.terms.unnamed] = (names, plan)
+        self._letters += len(asked.text)
+        while self._letters > _KEPT_LETTERS:
+            (text, _), _ = self._kept.popitem(last=False)
+            self._letters -= len(text)
+
+
 @dataclass(frozen=True)
 class Shared:
     """What the questions of one process share."""
@@ -85,6 +129,7 @@ class Shared:
     settings: Settings
     catalogued: Catalogued
     database: QueryDatabase
+    plans: Plans = field(default_factory=Plans)
 
     @classmethod
     def of(cls, settings: Settings, memory_bytes: int | None = None) -> Shared:
@@ -194,11 +239,14 @@ def answered(asked: QueryRequest, catalog: Catalog, shared: Shared) -> Answered:
         StrandlineError: as of `jobs.serve.pull.answer`; Forbidden, RequestRefused: it is none that may be asked.
     """
     with _as_called(catalog):
-        statement = _asked(asked.text, asked.token, catalog)
-        if isinstance(statement, Explain):
-            return _explained(statement, catalog, asked.form)
-        library = shared.library(catalog)
-        found = answer(statement, catalog, shared.lake, library, asked.terms, shared.database)
+        plan = shared.plans.find(asked, catalog)
+        if plan is None:
+            statement, names = _asked(asked.text, asked.token, catalog)
+            if isinstance(statement, Explain):
+                return _explained(statement, catalog, asked.form)
+            plan = plan_pull(statement, catalog, shared.lake, asked.terms.unnamed)
+            shared.plans.keep(asked, names, plan)
+        found = answer(plan, catalog, shared.lake, shared.library(catalog), asked.terms, shared.database)
     body, cut = _BODIES[asked.form](found), found.cut
     versions = {catalog.name_map.of(table): version for table, version in cut.versions.items()}
     return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time, cut.offsets)
@@ -207,7 +255,7 @@ def answered(asked: QueryRequest, catalog: Catalog, shared: Shared) -> Answered:
 def columns(asked: QueryRequest, catalog: Catalog, lake: LakeLayout) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
     """The names and types of the columns that the answer would have; nothing is read. Errors as of `answered`."""
     with _as_called(catalog):
-        statement = _asked(asked.text, asked.token, catalog)
+        statement, _ = _asked(asked.text, asked.token, catalog)
         return ((_PLAN,), (t.VARCHAR,)) if isinstance(statement, Explain) else columns_of(statement, catalog, lake)
 
 
@@ -232,24 +280,26 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     return Answered(found.names, found.types, _BODIES[form](found), {}, None, None, {})
 
 
-def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:
-    """The one statement of a text, over the names that are stored, after it is known that the token allows it."""
+def _asked(text: str, token: Token, catalog: Catalog) -> tuple[Select | Explain, list[str]]:
+    """The one statement of a text, over the names that are stored, after it is known that the token allows it; and the
+    names of what it reads."""
     statements = parse(text)
     if len(statements) == 1:
         (statement,) = statements
         if isinstance(statement, Explain) or (isinstance(statement, Select) and statement.emit is None):
             found = as_stored(statement, catalog)
-            _check_allowed(found, token, catalog)
-            return found
+            names = [str(found.name)] if found.query is None else list(names_read(found.query, catalog))
+            require_read(names, token, catalog)
+            return found, names
     raise RequestRefused(
         "the text is not one SELECT that ends, nor one EXPLAIN",
         hint="changes are at GET /v1/views/{view}/changes, inserts at POST /v1/streams/{stream}",
     )
 
 
-def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) -> None:
-    named = [str(statement.name)] if statement.query is None else names_read(statement.query, catalog)
-    for name in named:
+def require_read(names: Iterable[str], token: Token, catalog: Catalog) -> None:
+    """Raise Forbidden unless a token may read all that is stored under these names."""
+    for name in names:
         token.require("read", *catalog.name_map.scopes_of(name))
 
 

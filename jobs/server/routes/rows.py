@@ -19,7 +19,7 @@ from starlette.responses import Response
 from strandline.jobs.partial.view import keys_of, rows_of
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.lookup import Lookup
-from strandline.jobs.serve.pull import answer
+from strandline.jobs.serve.pull import answer, plan_pull
 from strandline.jobs.serve.terms import Least, Terms, no_versions
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.serve.values import RowText
@@ -196,7 +196,9 @@ def _from_table(
     request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool, pinned: Pinned | None = None
 ) -> Response:
     terms = Terms(server.options.limits, pinned=pinned)
-    found = answer(lookup.select(relation), server.catalogued.catalog, server.lake, server.library(), terms)
+    catalog = server.catalogued.catalog
+    plan = plan_pull(lookup.select(relation), catalog, server.lake, terms.unnamed)
+    found = answer(plan, catalog, server.lake, server.library(), terms)
     standing = found.cut.tables[relation.name]
     if standing is None:
         about = About(None, None, None, {})

@@ -15,6 +15,7 @@ from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.partial.pull import answer
 from strandline.jobs.serve.errors import VersionNotKept
+from strandline.jobs.serve.pull import plan_pull
 from strandline.jobs.serve.readable import names_read
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
@@ -46,7 +47,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> ServedLake:
 def asked(served: ServedLake, text: str) -> list[dict[str, Any]]:
     (statement,) = parse(text)
     assert isinstance(statement, Select)
-    found = answer(statement, Catalog(served.lake), served.lake, Library((), ()))
+    catalog = Catalog(served.lake)
+    found = answer(plan_pull(statement, catalog, served.lake), catalog, served.lake, Library((), ()))
     rows: list[dict[str, Any]] = found.table.rename_columns(list(found.names)).to_pylist()
     return rows
 
