@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
+from strandline.jobs.model import tables
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BIGINT
@@ -38,6 +40,7 @@ from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 from strandline.jobs.serve.values import python_rows
 from strandline.jobs.serve.watch import CommitWatch
+from strandline.jobs.sql.dialect import quote
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import TableMissing
@@ -198,7 +201,8 @@ def subscription(statement: Select, catalog: Catalog, lake: LakeLayout, unnamed:
         unnamed: whose names the columns get that nobody named.
 
     Raises:
-        NotSupported: the query does more than filter and project; the message names the clause.
+        NotSupported: the query does more than filter and project, and the message names the clause; or it is of dead
+            letters that stand in several tables.
         SqlError: the query is refused.
     """
     if statement.emit == "FINAL":
@@ -209,7 +213,9 @@ def subscription(statement: Select, catalog: Catalog, lake: LakeLayout, unnamed:
     relation, block = only_relation(pull), pull.query
     assert relation is not None
     assert isinstance(block, Block)
-    (part,) = block.inputs
+    relation = replace(relation, name=_only_table(relation.name, lake, statement))
+    part = replace(block.inputs[0], source=relation)
+    block = replace(block, inputs=(part,))
     shown = [each.expression.name if isinstance(each.expression, exp.Column) else None for each in block.outputs]
     order = natural_order(pull)
     version, weight = (Output(name, column(name, part.alias), BIGINT) for name in (VERSION, WEIGHT))
@@ -227,6 +233,29 @@ def subscription(statement: Select, catalog: Catalog, lake: LakeLayout, unnamed:
         by_key=relation.storage == "keyed" and bool(relation.key) and set(relation.key) <= set(shown),
         computes=block.where is not None or None in shown,
     )
+
+
+def _only_table(name: str, lake: LakeLayout, statement: Select) -> str:
+    """The table whose changes are those of a relation: of the dead letters of a view it may be that of a part which is
+    computed apart.
+
+    Raises:
+        NotSupported: they are of several tables.
+    """
+    view = tables.definition_of(name)
+    if name != tables.dead_letters(view):
+        return name
+    found = tuple(letters_of(lake, stage_tables(lake, view)))
+    if len(found) > 1:
+        raise NotSupported(
+            sentence(
+                "the rows on which '{}' fails stand in {} tables, and a push query reads one", Name(view), len(found)
+            ),
+            line=statement.line,
+            column=statement.column,
+            hint=sentence("SELECT … FROM {} shows all of them", Name(name, quote)),
+        )
+    return found[0] if found else name
 
 
 def _places(keys: int) -> list[str]:
