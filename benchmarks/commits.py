@@ -95,7 +95,7 @@ def measure(folder: Path, rows: int, changes: int, commits: int, *, flushes: boo
         patch.object(os, "fsync", fsync),
         patch.object(Staged, "flushed", _method(clock.timed("data", Staged.flushed))),
         patch.object(commit, "write_vectors", clock.timed("vectors", write_vectors)),
-        patch.object(log, "write_commit", clock.timed("entry", log.write_commit)),
+        patch.object(log, "write_entry", clock.timed("entry", log.write_entry)),
         patch.object(commit, "read_snapshot", clock.timed("snapshot", read_snapshot)),
         patch.object(commit, "make_checkpoint", clock.timed("checkpoint", make_checkpoint)),
     ):

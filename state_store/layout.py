@@ -22,6 +22,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -98,8 +99,10 @@ class LakeLayout:
 
     def table(self, name: str) -> LakePath:
         """The folder of a table. On an object store it has no `%`, which delta-rs and Spark would decode or encode."""
-        safe = safe_name(dict(self.stand_ins).get(name, name))
-        return self.tables / (safe if isinstance(self.root, Path) else safe.replace("~", "%7E").replace("%", _MARK))
+        stored = dict(self.stand_ins).get(name, name) if self.stand_ins else name
+        if isinstance(self.root, Path):
+            return _folder(self.root, stored)
+        return self.tables / safe_name(stored).replace("~", "%7E").replace("%", _MARK)
 
     def topic(self, name: str) -> LakePath:
         return self.root / "topics" / safe_name(name)
@@ -131,6 +134,12 @@ class LakeLayout:
 
     def lock(self, name: str) -> LakePath:
         return self.root / "locks" / f"{safe_name(name)}.lock"
+
+
+@lru_cache(maxsize=1 << 14)
+def _folder(root: Path, name: str) -> Path:
+    # A path that stays the same object knows its text and its hash.
+    return root / "tables" / safe_name(name)
 
 
 def check_lake(lake: LakeLayout) -> None:

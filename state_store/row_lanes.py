@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from strandline.state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 
 # xxHash64 of many values at once, each with a seed of its own, or with several: one result for each.
@@ -157,7 +157,7 @@ _LONG_DIGITS: Final = 18
 
 def row_lanes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
     """The lanes of each row: uint64, of shape (lanes, rows)."""
-    hashes = _start(LANES)
+    hashes = _start(len(LANES))
     for column in batch.columns:
         hashes = _feed(hashes, column)
     return _for_each(hashes, batch.num_rows)
@@ -168,7 +168,7 @@ def key_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
 
     Of decimals both halves are hashed as numbers: lanes have them as Spark does, one by one.
     """
-    hashes = _start(LANES[:1])
+    hashes = _start(1)
     for column in batch.columns:
         for part in _halves(column) if pa.types.is_decimal(column.type) else [column]:
             hashes = _feed(hashes, part)
@@ -183,9 +183,12 @@ def _halves(values: pa.Array) -> list[pa.Array]:
     return [pa.array(numbers[half::2], mask=absent) for half in (0, 1)]
 
 
-def _start(lanes: Sequence[int]) -> Any:
+def _start(lanes: int) -> Any:
     """The seeds of the first value, the same for all rows: of shape (lanes, 1)."""
-    return hash4(np.full((len(lanes), 1), _SEED, np.uint64), np.array(lanes, np.uint64)[:, np.newaxis])
+    return _STARTS[:lanes].copy()
+
+
+_STARTS: Final = hash4(np.full((len(LANES), 1), _SEED, np.uint64), np.array(LANES, np.uint64)[:, np.newaxis])
 
 
 def _for_each(seeds: Any, rows: int) -> NDArray[np.uint64]:
@@ -330,6 +333,6 @@ def _feed_maps(seeds: Any, values: pa.Array) -> Any:
     places = pa.array(np.arange(offsets[0], offsets[-1]))
     keys, items = values.keys.take(places), values.items.take(places)
     mixed = np.zeros(len(values), np.uint64)
-    entries = _for_each(_feed(_feed(_start(LANES[:1]), keys), items), len(keys))[0]
+    entries = _for_each(_feed(_feed(_start(1), keys), items), len(keys))[0]
     np.bitwise_xor.at(mixed, np.repeat(np.arange(len(values)), sizes), entries)
     return hash8(hash4(seeds, sizes.astype(np.uint64)), mixed)

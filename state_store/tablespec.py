@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
@@ -53,14 +54,19 @@ _PLAIN: Final[Mapping[str, str]] = {
 """The plain types that our tables have."""
 
 
+@lru_cache(maxsize=1 << 12)
+def _schema_json(columns: tuple[tuple[str, str], ...]) -> str:
+    fields = [_field(name, _parsed(spark_type)) for name, spark_type in columns]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
 def schema_json(columns: Sequence[tuple[str, str]]) -> str:
     """The schema of columns, (name, Spark DDL type) each, as Delta's `schemaString`; every value may be NULL.
 
     Raises:
         ValueError: a type is none that our tables have.
     """
-    fields = [_field(name, _parsed(spark_type)) for name, spark_type in columns]
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return _schema_json(tuple(columns))
 
 
 def _parsed(text: str) -> Any:

@@ -14,16 +14,17 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from strandline.state_store.commits import COLUMNS, CommitRecord, Head
+from strandline.state_store.commits import COLUMNS, CommitRecord, Head, TableVersion
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.checkpoint import as_rows, removed_actions, write_checkpoint
 from strandline.state_store.delta.deletion_vectors import deleted_rows, write_vectors
-from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.entry import encode, rebuild_hint
 from strandline.state_store.delta.log import commit_file, commit_info, now_ms, write_commit
 from strandline.state_store.delta.schema import widened
 from strandline.state_store.delta.snapshot import moved_on, read_snapshot
@@ -107,7 +108,7 @@ def commit(
         CorruptState: a row that goes is not there, the log is broken, or the rows are not those of `record.digest`.
         DiskFailed: the disk is full or broken. If it failed at the very last flush, the version stands.
     """
-    version = head.version + 1
+    version, after = head.version + 1, None
     with Files(rows.staged, rows.instead.changes if rows.instead else None) as files:
         opened = read_snapshot if snapshots is None else snapshots.at
         needed = rows.retracted or rows.instead is not None or not head.record.table or head.stated is None
@@ -126,14 +127,17 @@ def commit(
             sync_folder(path)
         if before is not None:
             # By the log it would have the rows that its record states.
-            stated = moved_on(path, before, [actions]).statement
+            after = moved_on(path, before, [actions])
+            stated = after.statement
         else:
             assert head.stated is not None
             stated = head.stated.after(actions)
         actions = log.with_statement(actions, stated)
-        flush_log(path)
+        flush_log(path, head.at)
         failpoint("before-log-entry")
-    enter(path, head, actions, files)
+    data = enter(path, head, actions, made, files)
+    if after is not None and snapshots is not None:
+        snapshots.note(path, replace(after, record=made, stated=stated), data)
     return Head(version, made, stated)
 
 
@@ -155,9 +159,9 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
         removed = [{"remove": {**removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
         actions, stated = _stating(path, before, [log.commit_info("OPTIMIZE", made), *added, *removed])
         sync_folder(path)
-        flush_log(path)
+        flush_log(path, head.at)
         failpoint("before-log-entry")
-    enter(path, head, actions, files)
+    enter(path, head, actions, made, files)
     return Head(head.version + 1, made, stated)
 
 
@@ -170,11 +174,11 @@ def commit_without_files(path: LakePath, head: Head, before: Snapshot, actions: 
         DiskFailed: as of `commit`.
     """
     actions, stated = _stating(path, before, actions)
-    flush_log(path)
+    flush_log(path, head.at)
     failpoint("before-log-entry")
-    enter(path, head, actions, Files())
     record = CommitRecord.from_json(actions[0]["commitInfo"]["userMetadata"])
     assert record is not None
+    enter(path, head, actions, record, Files())
     return Head(head.version + 1, record, stated)
 
 
@@ -184,11 +188,11 @@ def _stating(path: LakePath, before: Snapshot, actions: Sequence[Action]) -> tup
     return log.with_statement(actions, stated), stated
 
 
-def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -> None:
-    """Write the entry. A failure leaves the files alone if it may name them; then clean-up finds out."""
-    version = head.version + 1
+def enter(path: LakePath, head: Head, actions: Sequence[Action], record: CommitRecord, files: Files) -> bytes:
+    """Write the entry; its bytes. A failure leaves the files alone if it may name them; then clean-up finds out."""
+    version, data = head.version + 1, encode(actions)
     try:
-        first = log.write_commit(path, version, actions)
+        first = log.write_entry(path, version, data)
     except DiskFailed:
         if not log.commit_file(path, version).exists():
             files.discard()
@@ -197,8 +201,11 @@ def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -
         files.discard()
         raise conflict(path, head.version)
     failpoint("after-log-entry")
+    log.note_entry(path, version, data, actions, record)
+    _note_flushed(path, TableVersion(version, record.table, record.nonce))
     if version % CHECKPOINT_INTERVAL == 0:
         make_checkpoint(path, version)
+    return data
 
 
 class Files:
@@ -398,13 +405,31 @@ def _wider(before: Snapshot, schema_json: str) -> dict[str, Any]:
 _log = logging.getLogger("strandline.store")
 
 
-def flush_log(path: LakePath) -> None:
+_MOST_FLUSHED: Final = 1 << 16
+_FLUSHED: Final[dict[str, TableVersion]] = {}
+"""{table on a disk: the last version that this process made, or flushed}."""
+
+
+def flush_log(path: LakePath, at: TableVersion | None = None) -> None:
     """Flush the names in the log of a table: the versions that were seen in it survive a power cut.
+
+    Args:
+        at: the one that is built on, where it is known by its nonce: one that this process has made is flushed.
 
     A writer that was killed, or is not done yet, may have given a version its name without flushing it. So what builds
     on a version flushes it first: the next version of the table, and a commit that names it in its vector.
     """
-    sync_folder(log.commit_file(path, 0).parent)
+    if at is None or not at.nonce or _FLUSHED.get(str(path)) != at:
+        sync_folder(log.log_folder(path))
+        if at is not None:
+            _note_flushed(path, at)
+
+
+def _note_flushed(path: LakePath, at: TableVersion) -> None:
+    if isinstance(path, Path):
+        if len(_FLUSHED) >= _MOST_FLUSHED:
+            _FLUSHED.clear()
+        _FLUSHED[str(path)] = at
 
 
 def make_checkpoint(path: LakePath, version: int) -> None:

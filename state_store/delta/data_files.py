@@ -132,6 +132,8 @@ class Staged:
         folder: the folder of these files, below the table's.
         indexed: the columns of which the log gets the smallest and largest value.
         totals: what was added up while the rows were written.
+        names: of the files, in order; None: whoever wrote them did not say.
+        written: {name of a file: what an entry says of it}, of those that are flushed already.
         tags: {name of a file: the tag that says what rows it has, see `sums`}; of all, or of none.
     """
 
@@ -139,6 +141,8 @@ class Staged:
     folder: LakePath
     indexed: tuple[str, ...] = ()
     totals: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+    written: Mapping[str, _Written] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def tagged(self, digests: Sequence[Digest], schema_json: str) -> Staged:
@@ -156,7 +160,7 @@ class Staged:
     @property
     def files(self) -> list[LakePath]:
         """List the data files in the folder."""
-        return files_in(self.folder, ".parquet")
+        return files_in(self.folder, ".parquet") if self.names is None else [self.folder / name for name in self.names]
 
     def flushed(self, *, also_empty: bool = False) -> list[Action]:
         """Flush the files and their folder to disk; the actions that add them.
@@ -168,9 +172,10 @@ class Staged:
         """
         actions: list[Action] = []
         for file in self.files:
-            written = _written(file)
+            written = self.written.get(file.name) or _written(file)
             if written.footer.num_rows or also_empty:
-                sync_file(file)
+                if file.name not in self.written:
+                    sync_file(file)
                 actions.append({"add": self._added(file, written)})
         sync_folder(self.folder)
         return actions
@@ -259,13 +264,14 @@ def stage_files(
         if isinstance(folder, Path):
             folder.mkdir()
         try:
-            for number, row_groups in enumerate(files):
-                _write(folder / part_name(number), row_groups, schema)
+            made = [_write(folder / part_name(number), row_groups, schema) for number, row_groups in enumerate(files)]
             failpoint("after-staging")
         except BaseException:
             discard_folder(folder)
             raise
-    return Staged(table, folder, tuple(indexed))
+    names = tuple(map(part_name, range(len(made))))
+    known = {name: written for name, written in zip(names, made, strict=True) if written is not None}
+    return Staged(table, folder, tuple(indexed), names=names, written=known)
 
 
 def part_name(number: int) -> str:
@@ -311,19 +317,35 @@ def _folder(table: LakePath, epoch: int) -> LakePath:
     return table / f"epoch-{epoch:09d}-{uuid.uuid4().hex[:8]}"
 
 
-def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) -> None:
+_IN_MEMORY_ROWS: Final = 16_384
+_IN_MEMORY_BYTES: Final = 4 << 20
+"""Of a file that is made in memory, and written and flushed at once: to open it again for its checksum, its footer and
+its flush takes as long as to make it."""
+
+
+def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) -> _Written | None:
+    """Write one file; what an entry says of it, where it is flushed as well."""
     import pyarrow.parquet as pq
 
-    target = io.BytesIO() if isinstance(file, Location) else file
-    # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
     groups = iter(row_groups)
-    first = list(islice(groups, 1))
-    encoded = without_useless(encodings(schema), first[0]) if first else encodings(schema)
-    with pq.ParquetWriter(target, schema, write_page_checksum=True, coerce_timestamps="us", **encoded) as writer:
+    first = list(islice(groups, 2))
+    few = len(first) < 2 and sum(each.num_rows for each in first) <= _IN_MEMORY_ROWS
+    few = few and sum(each.nbytes for each in first) <= _IN_MEMORY_BYTES
+    target = io.BytesIO() if few or isinstance(file, Location) else file
+    footers: list[pq.FileMetaData] = []
+    # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
+    encoded = without_useless(encodings(schema), first[0]) if first else dict(encodings(schema))
+    encoded |= {"write_page_checksum": True, "coerce_timestamps": "us", "metadata_collector": footers}
+    with pq.ParquetWriter(target, schema, **encoded) as writer:
         for rows in chain(first, groups):
             writer.write_table(rows)
-    if isinstance(target, io.BytesIO):
-        write_new(file, target.getvalue())
+    if not isinstance(target, io.BytesIO):
+        return None
+    data = target.getvalue()
+    write_new(file, data)
+    if isinstance(file, Location):
+        return None
+    return _Written(len(data), time.time_ns() // 1_000_000, f"{zlib.crc32(data):08x}", footers[0])
 
 
 def _written(file: LakePath) -> _Written:

@@ -9,10 +9,12 @@ Reading a commit takes 0.1 ms, opening the table several; and a head is read bef
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -68,7 +70,7 @@ def listed_checkpoints(path: LakePath) -> list[int]:
 
 def last_commit_from(path: LakePath, version: int) -> int | None:
     """The last version of those that follow `version` without a gap; None when `version` itself is not there."""
-    folder = path / LOG
+    folder = log_folder(path)
     if isinstance(folder, Location):
         # All names past one cost as much as a look for one. Without its suffix a name comes before itself.
         found = {each.name for each in folder.list(after=f"{version:020d}")}
@@ -77,11 +79,20 @@ def last_commit_from(path: LakePath, version: int) -> int | None:
         while commit_name(version + 1) in found:
             version += 1
         return version
-    last = version
+    last, names = version, f"{folder}/"
     # Checkpoints are at most some tens of commits apart: looking for each file is cheaper than listing a long log.
-    while (folder / commit_name(last + 1)).exists():
+    while _is_there(names + commit_name(last + 1)):
         last += 1
-    return last if last > version or (folder / commit_name(version)).exists() else None
+    return last if last > version or _is_there(names + commit_name(version)) else None
+
+
+def _is_there(file: str) -> bool:
+    # A path is an object of many parts: to make one takes longer than to look.
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _numbered(path: LakePath, name: re.Pattern[str]) -> list[int]:
@@ -90,6 +101,10 @@ def _numbered(path: LakePath, name: re.Pattern[str]) -> list[int]:
     except FileNotFoundError:
         return []
 
+
+_MOST_NEWEST: Final = 1 << 16
+_NEWEST: Final[dict[str, int]] = {}
+"""{table on a disk: its newest version when it was asked for last}: whoever asks again looks from there on."""
 
 _ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](2 << 20)
 """An epoch asks several times for the same entries. Decoded they take ten times their bytes."""
@@ -137,9 +152,19 @@ class Commit:
 
 def newest_version(path: LakePath) -> int | None:
     """The newest version of the table at `path`; None when there is no table."""
-    hinted = hinted_version(hint_file(path))
-    found = None if hinted is None else last_commit_from(path, hinted)
-    return max(listed_commits(path), default=None) if found is None else found
+    found, known = None, None if isinstance(path, Location) else _NEWEST.get(str(path))
+    if known is not None:
+        found = last_commit_from(path, known)
+    if found is None:
+        hinted = hinted_version(hint_file(path))
+        found = None if hinted is None else last_commit_from(path, hinted)
+    if found is None:
+        found = max(listed_commits(path), default=None)
+    if found is not None and found != known and not isinstance(path, Location):
+        if len(_NEWEST) >= _MOST_NEWEST:
+            _NEWEST.clear()
+        _NEWEST[str(path)] = found
+    return found
 
 
 def read_commit(path: LakePath, version: int) -> Commit:
@@ -209,7 +234,12 @@ def write_commit(path: LakePath, version: int, actions: Sequence[Action]) -> boo
     Raises:
         StorageUnavailable: an object store gave no answer, and does not show the entry. It may do so later.
     """
-    file, data = commit_file(path, version), encode(actions)
+    return write_entry(path, version, encode(actions))
+
+
+def write_entry(path: LakePath, version: int, data: bytes) -> bool:
+    """`write_commit` of actions that are encoded already."""
+    file = commit_file(path, version)
     try:
         made = create(file, data)
     except StorageUnavailable:
@@ -218,6 +248,13 @@ def write_commit(path: LakePath, version: int, actions: Sequence[Action]) -> boo
             raise
         made = False
     return made or (isinstance(file, Location) and file.read_bytes() == data)
+
+
+def note_entry(
+    path: LakePath, version: int, data: bytes, actions: Sequence[Action], record: CommitRecord | None
+) -> None:
+    """Remember what an entry says that this process has just written: it need not be decoded."""
+    _ENTRIES.note(commit_file(path, version), data, ([*actions], record))
 
 
 def commit_info(operation: str, record: CommitRecord) -> Action:
@@ -254,9 +291,19 @@ def missing(path: LakePath) -> TableMissing:
     )
 
 
+def log_folder(path: LakePath) -> LakePath:
+    """The folder of a table's log."""
+    return path / LOG if isinstance(path, Location) else _folder_on_disk(path)
+
+
+@lru_cache(maxsize=1 << 14)
+def _folder_on_disk(path: Path) -> Path:
+    return path / LOG
+
+
 def commit_file(path: LakePath, version: int) -> LakePath:
     """The file of one commit."""
-    return path / LOG / commit_name(version)
+    return log_folder(path) / commit_name(version)
 
 
 def checkpoint_file(path: LakePath, version: int) -> LakePath:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
 }
 
 
+@lru_cache(maxsize=1 << 12)
 def arrow_schema(text: str) -> pa.Schema:
     """The stored columns, from the `schemaString` of a `metaData` action.
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store.commits import CommitRecord, is_record
 from strandline.state_store.delta import log
@@ -321,6 +321,8 @@ def _starts(path: LakePath, version: int) -> Iterator[tuple[int, _State]]:
 
 # A refresh reads an input as it was and as it is, and its own table before and after its commit.
 _VERSIONS = 2
+_NOWHERE: Final = (0, 0, 0, 0)
+"""The place of an entry that was not read: its content tells."""
 
 
 @dataclass(frozen=True)
@@ -352,11 +354,14 @@ class Snapshots:
     version again 9 µs. Memory: the list of files once for each kept version, their bodies once.
 
     Args:
-        tables: how many tables to keep; the one that was asked for longest ago goes first.
+        tables: how many tables to keep at least; the one that was asked for longest ago goes first.
+        files: of as many live files in all, further tables are kept.
     """
 
-    def __init__(self, tables: int = 100) -> None:
+    def __init__(self, tables: int = 100, files: int = 1 << 15) -> None:
         self._tables = tables
+        self._most_files = files
+        self._files = 0
         self._kept: OrderedDict[LakePath, tuple[_Kept, ...]] = OrderedDict()
         self._lock = Lock()
 
@@ -376,10 +381,20 @@ class Snapshots:
                     return found
         return self._read(path, version)
 
+    def note(self, path: LakePath, snapshot: Snapshot, data: bytes) -> None:
+        """Keep the snapshot of a version that this process has just made: its entry need not be read.
+
+        Args:
+            snapshot: proven.
+            data: the entry, with which the file is compared when it is asked for.
+        """
+        if isinstance(path, Path):
+            self._keep(path, _Kept(snapshot, _Mark(_NOWHERE, _content(data))))
+
     def forget(self, path: LakePath) -> None:
         """Forget a table."""
         with self._lock:
-            self._kept.pop(path, None)
+            self._files -= _files(self._kept.pop(path, ()))
 
     def _moved_on(self, path: Path, kept: _Kept, version: int) -> Snapshot | None:
         """The snapshot of `version`, made from an earlier one; None where the log does not lead from it to there."""
@@ -425,11 +440,17 @@ class Snapshots:
 
     def _keep(self, path: Path, kept: _Kept) -> None:
         with self._lock:
-            others = (each for each in self._kept.get(path, ()) if _version(each) != _version(kept))
+            before = self._kept.get(path, ())
+            others = (each for each in before if _version(each) != _version(kept))
             self._kept[path] = (kept, *others)[:_VERSIONS]
             self._kept.move_to_end(path)
-            while len(self._kept) > self._tables:
-                self._kept.popitem(last=False)
+            self._files += _files(self._kept[path]) - _files(before)
+            while len(self._kept) > self._tables and self._files > self._most_files:
+                self._files -= _files(self._kept.popitem(last=False)[1])
+
+
+def _files(kept: tuple[_Kept, ...]) -> int:
+    return 1 + len(kept[0].snapshot.files) if kept else 0
 
 
 def _version(kept: _Kept) -> int:
@@ -456,4 +477,8 @@ def _read_entry(file: Path) -> tuple[_Mark, bytes]:
     with file.open("rb") as opened:
         place = place_of(os.fstat(opened.fileno()))
         data = opened.read()
-    return _Mark(place, hashlib.blake2b(data, digest_size=16).digest()), data
+    return _Mark(place, _content(data)), data
+
+
+def _content(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

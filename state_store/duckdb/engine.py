@@ -159,16 +159,17 @@ class RecentRows:
         self._kept: OrderedDict[_Name, pa.Table] = OrderedDict()
         self._bytes = 0
 
-    def put(self, table: LakePath, name: str, rows: pa.Table) -> pa.Table:
+    def put(self, table: LakePath, name: str, rows: pa.Table, *, copied: bool = False) -> pa.Table:
         """Keep rows, unless they are too large; the rows as they are kept.
 
         Args:
             name: of the commit whose changes they are (stored columns and `__weight`), or of the file.
+            copied: they are rows that were kept elsewhere, in memory of their own.
         """
         size = rows.nbytes
         if size > self._most // 2:
             return rows
-        if size < _COPIED_BYTES:
+        if size < _COPIED_BYTES and not copied:
             rows = _copied(rows)
         with self._lock:
             before = self._kept.pop((str(table), name), None)

@@ -53,6 +53,12 @@ _BITS: Final = 40
 _HERE: Final = f"__gone.place = ({FILE} << {_BITS} | {POSITION})"
 
 
+def _in_one(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Rows of that schema in one piece."""
+    found = parts[0] if len(parts) == 1 else pa.concat_tables([schema.empty_table(), *parts])
+    return found.combine_chunks()
+
+
 @dataclass(frozen=True)
 class Keys:
     """The rows to be read: those that have one of these keys.
@@ -145,7 +151,7 @@ class TableRows:
         """
         schema = snapshot.metadata["schemaString"]
         stored = arrow_schema(schema)
-        parts = [self._placed.empty_table()]
+        parts = []
         for number, (name, body) in enumerate(snapshot.files.items()):
             # Another tool's file may come back under its name with other rows.
             stated = stated_checksum(body)
@@ -166,7 +172,7 @@ class TableRows:
         bodies = snapshot.files.values()
         known = [without_nulls(body.get("stats") or "") for body in bodies] or [frozenset[str]()]
         files_ = tuple(unquote(body["path"]) for body in bodies)
-        return PlacedRows("", files_, frozenset.intersection(*known)), pa.concat_tables(parts).combine_chunks()
+        return PlacedRows("", files_, frozenset.intersection(*known)), _in_one(parts, self._placed)
 
     def held_changes(self, commits: Iterable[Commit], recent: RecentRows) -> pa.Table | None:
         """The changes of the commits in memory, not consolidated: stored columns, `__weight`, `_commit_version`; None
@@ -175,7 +181,7 @@ class TableRows:
         Raises: as `at`.
         """
         marked = pa.schema([*self._schema, (WEIGHT, pa.int64()), (VERSION, pa.int64())])
-        parts = [marked.empty_table()]
+        parts = []
         for commit in commits:
             if not commit.changes_rows:
                 continue
@@ -187,7 +193,7 @@ class TableRows:
                 return None
             versions = pa.repeat(pa.scalar(commit.version, pa.int64()), known.num_rows)
             parts.append(pa.Table.from_arrays([*narrowed.columns, known[WEIGHT], versions], schema=marked))
-        return pa.concat_tables(parts).combine_chunks()
+        return _in_one(parts, marked)
 
     def _recent_or_read(self, commit: Commit, recent: RecentRows) -> pa.Table | None:
         """The changes of a commit, and of few rows that came by it for all who read them next; None: they are read from

@@ -271,7 +271,8 @@ class DuckDBTable(StoredTable):
         files = [] if staged is None else staged.files
         came = changes.slice(tally.retracted_rows)
         if len(files) == 1 and came.num_rows <= MOST_ROWS:
-            self._files.put(self.path, quote(within(files[0], self.path)), came.drop_columns([WEIGHT]))
+            name = quote(within(files[0], self.path))
+            self._files.put(self.path, name, came.drop_columns([WEIGHT]), copied=True)
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -371,7 +372,7 @@ class Upserts:
             for name, positions in stored.positions(batch[FILE], batch[POSITION]).items():
                 tally.retracted.setdefault(name, BitMap64()).update(positions)
             tally.retract(conformed(batch, self._schema), self._spec.visible, stored.files, batch[FILE])
-            unseen += pc.sum(batch[_SAME].cast(pa.int64())).as_py() or 0
+            unseen += batch[_SAME].true_count
         if sum(map(len, tally.retracted.values())) != tally.deleted:
             raise CorruptState(
                 f"rows of '{self._spec.name}' cannot be told apart: a key has two upserts, or a row has no place"
@@ -386,8 +387,8 @@ class Upserts:
             listed = ", ".join(map(quoted, self._schema.names))
             batches = streamed(self._connection, f"SELECT {listed} FROM {_UPSERTS} WHERE {EXISTS}")
         else:
-            come = self._held.filter(self._held[EXISTS]).select(self._schema.names)
-            batches = iter(come.combine_chunks().to_batches(BATCH_ROWS))
+            come = _where(self._held, self._held[EXISTS].combine_chunks())
+            batches = iter(come.select(self._schema.names).to_batches(BATCH_ROWS))
         return tally.inserting(batches, self._schema, self._spec.visible)
 
     def _gone(self) -> Iterator[pa.RecordBatch]:
@@ -396,7 +397,7 @@ class Upserts:
             gone = f"SELECT unnest({OLD}), {_SAME} FROM {_UPSERTS} WHERE {OLD} IS NOT NULL"
             yield from streamed(self._connection, gone)
             return
-        found = self._held.filter(pc.is_valid(self._held[OLD])).combine_chunks()
+        found = _where(self._held, self._held[OLD].combine_chunks().is_valid())
         for batch in found.to_batches(BATCH_ROWS):
             old = batch[OLD]
             names = [old.type.field(place).name for place in range(old.type.num_fields)]
@@ -412,9 +413,15 @@ class Upserts:
         return " AND ".join(terms) or "TRUE"
 
 
+def _where(rows: pa.Table, wanted: pa.BooleanArray) -> pa.Table:
+    """The wanted ones of rows that are in one piece: mostly all of them."""
+    return rows if wanted.true_count == rows.num_rows else rows.filter(wanted).combine_chunks()
+
+
 def conformed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with the stored columns, in order and of the stored types."""
-    return rows.select(schema.names).cast(schema)
+    found = rows.select(schema.names)
+    return found if found.schema.equals(schema) else found.cast(schema)
 
 
 def _orderable(value: str, found: pa.DataType, depth: int = 0) -> str:

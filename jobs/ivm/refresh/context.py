@@ -163,7 +163,7 @@ class Heads:
         for span in spans:
             seen = (span.relation.name, span.upto)
             if seen not in self._flushed:
-                flush_log(self._lake.table(span.relation.name))
+                flush_log(self._lake.table(span.relation.name), span.reached)
                 self._flushed.add(seen)
 
     def forget(self, name: str) -> None:

@@ -20,6 +20,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import commit as commits
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import flush_log
@@ -100,8 +101,8 @@ def before_the_entry(monkeypatch: pytest.MonkeyPatch, table: str, once: Callable
     """Do something when a commit of a table is all but made."""
     waiting = [once]
 
-    def flushed(path: LakePath) -> None:
-        flush_log(path)
+    def flushed(path: LakePath, at: TableVersion | None = None) -> None:
+        flush_log(path, at)
         if path.name == table and waiting:
             waiting.pop()()
 

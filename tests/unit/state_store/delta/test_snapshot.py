@@ -205,7 +205,7 @@ def test_a_table_that_is_gone_is_missing(tmp_path: Path) -> None:
 
 
 def test_no_more_tables_are_kept_than_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, cache = made(tmp_path / "a"), made(tmp_path / "b"), Snapshots(tables=1)
+    first, second, cache = made(tmp_path / "a"), made(tmp_path / "b"), Snapshots(tables=1, files=0)
     kept = cache.at(first.path, 0)
     assert cache.at(first.path, 0) is kept
     cache.at(second.path, 0)
