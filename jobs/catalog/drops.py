@@ -18,7 +18,7 @@ from pathlib import Path
 
 from strandline.jobs.catalog import manifest, replacements
 from strandline.jobs.catalog.as_json import from_json
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.state_store.checksum import of_members

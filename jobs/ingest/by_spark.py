@@ -1,4 +1,5 @@
-"""A micro-batch in a Spark session: workers read and decode, and write the rows of the event logs.
+"""A micro-batch of Spark's query, taken in where its size says: by the driver when it is small, else in tasks; or, as
+it was without either, by the session itself: workers read and decode, and write the rows of the event logs.
 
 The batch is kept while it lasts: the topics are read once, whatever is made of them.
 """
@@ -7,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strandline.jobs.ingest import in_tasks
 from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
-from strandline.jobs.ingest.ranges import ranges_of
+from strandline.jobs.ingest.offsets import ranges_of
 from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
 from strandline.state_store.spark.table import SparkTable
 
@@ -17,11 +19,30 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from strandline.jobs.ingest.in_driver import SmallBatches
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.tablespec import TableSpec
 
 
-def ingest(micro_batch: DataFrame, targets: Sequence[Target]) -> list[Ingested]:
+def ingest(rows: DataFrame, number: int, small: SmallBatches | None, targets: Sequence[Target]) -> list[Ingested]:
+    """Append a micro-batch to the event logs and dead letters of its sources; the commits made, in order.
+
+    Args:
+        number: of the micro-batch in its query.
+        small: those of the query; None when Spark takes in every one.
+
+    Raises:
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+    """
+    bounds = small.bounds(number) if small is not None else None
+    if small is None or bounds is None:
+        return _ingest_by_session(rows, targets)
+    if small.is_small(bounds):
+        return small.ingest(bounds, targets)
+    return in_tasks.ingest(rows.sparkSession, small.reading, small.ranges(bounds), targets, small.duckdb_engine)
+
+
+def _ingest_by_session(micro_batch: DataFrame, targets: Sequence[Target]) -> list[Ingested]:
     """Append one micro-batch of `Reading.frame` to the event logs and dead letters of its sources.
 
     Returns:

@@ -355,7 +355,7 @@ class EnvelopeWriter:
         self._schema = {"type": "struct", "fields": members}
 
     def encode(self, row: Mapping[str, object]) -> bytes | None:
-        """The payload of wire values (see `formats.encoding`)."""
+        """The payload of wire values (see `coerce.wire_value`)."""
         payload = {"before": None, "after": dict(row), "op": "c"}
         return json_text.dumps({"schema": self._schema, "payload": payload}).encode()
 

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.jobs.ingest.debezium import ChangeRecords, open_changes
-from strandline.jobs.ingest.foreign.values import as_type, partition_values
+from strandline.jobs.ingest.foreign.data_files import as_type, partition_values
 from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.timestamps import reader
 from strandline.jobs.ingest.logs.foreign_log import RowRecords
-from strandline.jobs.ingest.ranges import NEVER, RANGE_TYPE, RangeTotals
+from strandline.jobs.ingest.offsets import NEVER, RANGE_TYPE, RangeTotals
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ALL_HEADERS
 from strandline.jobs.model.errors import DeltaRowsRemoved, DeltaSchemaChanged, ForeignRowsRemoved, ForeignSchemaChanged

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS, ROW_HASH, TOMBSTONE
@@ -33,7 +33,7 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.jobs.ingest.ranges import Range
+    from strandline.jobs.ingest.offsets import Range
     from strandline.jobs.model.definitions import Source
     from strandline.state_store.commits import Head
     from strandline.state_store.layout import LakeLayout

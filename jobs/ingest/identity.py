@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ingest.offsets import topics_of
 from strandline.jobs.model import tables
@@ -21,7 +21,7 @@ from strandline.state_store.wording import Name, Text, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline.jobs.ingest.foreign.origin import Origin
+    from strandline.jobs.ingest.foreign.table import Origin
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.definitions import Source
     from strandline.state_store.commits import CommitRecord

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.event_logs import Target
     from strandline.jobs.ingest.logs.log import Log
-    from strandline.jobs.ingest.ranges import Range
+    from strandline.jobs.ingest.offsets import Range
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.engine import DuckDBEngine
 

@@ -1,17 +1,24 @@
-"""`INSERT INTO … VALUES`: rows of a source become records of its topic. No JVM."""
+"""Rows become records of a source's topic, without a JVM: those of `INSERT INTO … VALUES`, and the ticks of a lake's
+clock.
+
+A tick that is lost, or written twice, says nothing wrong: the next one has the time that it is then. Between two ticks
+nothing happens, so an idle pipeline commits once a tick at most.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.ingest.debezium import open_writer
-from strandline.jobs.ingest.formats.coerce import Misfit, coerce
-from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce, wire_value
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.logs.open import open_with_topic
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.options import TICK
+from strandline.jobs.model.types import BaseType
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
+
 
 ROWTIME = "rowtime"
 TOMBSTONE = "__tombstone"
@@ -105,3 +113,35 @@ def _time(value: object, now: int) -> int:
         return now if value is None else int(coerce(value, t.TIMESTAMP)) // 1000
     except Misfit as error:
         raise EncodeFailed(f"rowtime: {error}", hint="milliseconds since 1970, or a time in ISO 8601") from None
+
+
+_ROW = 0
+"""The key of a clock's one row."""
+
+
+def utc_now() -> dt.datetime:
+    """The time of this machine."""
+    return dt.datetime.now(dt.UTC)
+
+
+class Ticks:
+    """The clocks among the sources of one run."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def tick(self, sources: Sequence[Source], settings: Settings, lake: LakeLayout) -> bool:
+        """Write the time to each clock that is due; the first time all are. True if any was.
+
+        Raises:
+            SourceUnavailable: the broker does not answer.
+        """
+        due = [each for each in sources if TICK in each.options and time.monotonic() >= self._next.get(each.name, 0)]
+        for source in due:
+            self._next[source.name] = time.monotonic() + int(source.options[TICK]) / 1000
+            column = next(each.name for each in source.columns if each.type.base is BaseType.TIMESTAMP)
+            # A record's times are whole milliseconds.
+            now = utc_now()
+            now = now.replace(microsecond=now.microsecond // 1000 * 1000)
+            insert_rows(source, [{source.key[0]: _ROW, column: now}], settings, lake)
+        return bool(due)

@@ -22,8 +22,8 @@ from strandline.jobs.catalog.columns_seen import about_to_change
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.ingest.delta.versions import check_new_columns
-from strandline.jobs.ingest.foreign.origin import Origin, origin_of
+from strandline.jobs.ingest.foreign.delta_versions import check_new_columns
+from strandline.jobs.ingest.foreign.table import Origin, origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ivm.refresh.begun_logs import check_stage
 from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext, SparkSessions

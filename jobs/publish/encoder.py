@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from strandline.jobs.ingest.formats.encoding import wire_column
+from strandline.jobs.ingest.formats.coerce import wire_column
 from strandline.jobs.ingest.formats.format import open_format
-from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.ingest.logs.log import Record, partition_for
 from strandline.jobs.model.errors import EncodeFailed
 from strandline.jobs.publish.errors import TopicTaken
 from strandline.state_store.errors import CorruptState, DuplicateKey

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from strandline.jobs.ingest.logs.kafka_client import CONSUMER, TIMEOUT, unavailable
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog, client_options, send
-from strandline.jobs.ingest.logs.kafka_range import CONSUMER, TIMEOUT, unavailable
 from strandline.jobs.ingest.logs.open import remember
 from strandline.jobs.publish.errors import PublisherFenced, TopicUnfit
 from strandline.jobs.publish.topic import Position

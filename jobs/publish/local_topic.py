@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import partition_for
 from strandline.jobs.ingest.logs.open import remember
-from strandline.jobs.ingest.logs.partitioner import partition_for
 from strandline.jobs.publish.errors import PublisherFenced
 from strandline.jobs.publish.topic import Position
 from strandline.state_store.errors import CorruptState

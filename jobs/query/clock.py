@@ -7,7 +7,7 @@ rows of the same tables whenever it is computed, so there they are the time that
     SELECT … WHERE at > NOW() - INTERVAL '1' DAY
     SELECT … WHERE at > (SELECT MAX(now) FROM clock) - INTERVAL '1' DAY
 
-The run of its pipeline writes the time there (`jobs.ingest.ticks`). A tick is an event as any other: the version of
+The run of its pipeline writes the time there (`jobs.ingest.produce`). A tick is an event as any other: the version of
 the clock's table is in the vector of each commit, and a row leaves a view in the epoch of a tick.
 
 A column, or a name that the query gives, hides the words.

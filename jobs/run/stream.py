@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.ingest import by_size, source
+from strandline.jobs.ingest import by_spark, source
 from strandline.jobs.ingest.event_logs import Target, begin_empty
 from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.ingest.lag import behind
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
-from strandline.jobs.ingest.ticks import Ticks
+from strandline.jobs.ingest.produce import Ticks
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.costs import CostFit, RefreshCosts
@@ -457,7 +457,7 @@ class PipelineStream:
 
     def _spark_batch(self, small: SmallBatches | None, rows: DataFrame, number: int) -> None:
         self._by_driver = False
-        self._micro_batch(partial(by_size.ingest, rows, number, small))
+        self._micro_batch(partial(by_spark.ingest, rows, number, small))
 
     def _reading(self) -> source.IntakeRange:
         committed = {each.name: committed_offsets(each, self.lake) for each in self.sources}

@@ -20,8 +20,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from strandline.jobs.ingest.decode import Decoder
 from strandline.jobs.ingest.formats import json_text
-from strandline.jobs.ingest.formats.coerce import Misfit, coerce, find
-from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce, find, wire_value
 from strandline.jobs.ingest.formats.format import Role, open_format
 from strandline.jobs.ingest.formats.primitive import PrimitiveFormat
 from strandline.jobs.ingest.logs.log import Records

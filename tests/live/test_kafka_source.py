@@ -10,7 +10,7 @@ import pytest
 from infra.kafka.broker import KafkaBroker
 from strandline.jobs.ingest import by_spark, source
 from strandline.jobs.ingest.event_logs import Target
-from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.ingest.logs.log import partition_for
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.model import types as t
@@ -99,7 +99,7 @@ def test_a_running_query_picks_up_new_partitions(
     wanted = stream("living")
 
     def epoch(batch: DataFrame, _number: int) -> None:
-        by_spark.ingest(batch, Target.of_all([wanted], lake, "test/1", {}))
+        by_spark._ingest_by_session(batch, Target.of_all([wanted], lake, "test/1", {}))
 
     source.register(spark)
     frame = source.IntakeRange.after({}, kafka, lake, [wanted], {}).frame(spark)

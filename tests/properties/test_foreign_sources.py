@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.jobs.ingest.foreign import folder_record
+from strandline.jobs.ingest.foreign import parquet_folder
 from strandline.jobs.model.settings import IngestSettings
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
@@ -51,7 +51,7 @@ def _without_threads() -> Iterator[None]:
 def test_views_over_what_others_write_are_their_selects_over_it(
     part: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_record, "_TOGETHER", 3)
+    monkeypatch.setattr(parquet_folder, "_TOGETHER", 3)
     first = _seed() * 1_000_003 + part * _EACH
     for seed in range(first, first + _EACH):
         folder = tmp_path / str(seed)

@@ -125,7 +125,7 @@ def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Set
     LocalLog(lake).produce("events", [Record(None, b"broken", 1)])
 
     def again(batch: DataFrame) -> None:
-        assert by_spark.ingest(batch, Target.of_all([EVENTS], lake, WRITER, {})) == []
+        assert by_spark._ingest_by_session(batch, Target.of_all([EVENTS], lake, WRITER, {})) == []
 
     drain(spark, settings, lake, [EVENTS], each=again)
     assert len(rows_of(lake, "events")) == 10

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from strandline.jobs.ingest.foreign.columns import Node, columns_in
-from strandline.jobs.ingest.foreign.difference import without_shared
+from strandline.jobs.ingest.foreign.data_files import Node, columns_in, conformed, without_shared
 from strandline.jobs.ingest.foreign.table import Changes, mark_of, rows_from
-from strandline.jobs.ingest.foreign.values import conformed
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model.errors import (
     ForeignChanged,
@@ -36,7 +34,7 @@ from strandline.state_store.storage.open import lake_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strandline.jobs.ingest.foreign.origin import Kind
+    from strandline.jobs.ingest.foreign.table import Kind
     from strandline.state_store.storage.open import StorageOptions
 
 _HINT_FILE: Final = "version-hint.text"

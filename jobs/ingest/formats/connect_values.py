@@ -201,7 +201,7 @@ _TYPES: Final[Mapping[BaseType, Mapping[str, str]]] = {
 
 
 def connect_schema(sql_type: SqlType) -> dict[str, Any]:
-    """The schema of wire values of a type (see `formats.encoding`)."""
+    """The schema of wire values of a type (see `coerce.wire_value`)."""
     match sql_type.base:
         case BaseType.ARRAY:
             return {"type": "array", "items": connect_schema(sql_type.args[0])}

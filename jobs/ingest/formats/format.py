@@ -1,7 +1,7 @@
 """Reading and writing of records: one class per format, each for the key's or the value's columns of a source.
 
 decode   payloads of one run of records → one Arrow array per column; rows that do not decode are noted, not raised
-encode   wire values of one row (see encoding) → payload
+encode   wire values of one row (see `coerce.wire_value`) → payload
 """
 
 from __future__ import annotations

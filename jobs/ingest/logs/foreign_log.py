@@ -15,8 +15,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.ingest.foreign.origin import Kind, Origin, origin_of
-from strandline.jobs.ingest.foreign.table import Changes
+from strandline.jobs.ingest.foreign.table import Changes, Kind, Origin, origin_of
 from strandline.jobs.ingest.logs.log import Records, TopicIdentity
 from strandline.jobs.model.errors import DeltaMissing, ForeignMissing, TopicMissing
 
@@ -310,7 +309,7 @@ def open_foreign(origin: Origin, options: StorageOptions, lake: LakeLayout) -> F
         from strandline.jobs.ingest.foreign.parquet_folder import open_folder
 
         return open_folder(origin, options, lake)
-    from strandline.jobs.ingest.delta.versions import DeltaVersions, open_delta
+    from strandline.jobs.ingest.foreign.delta_versions import DeltaVersions, open_delta
 
     return DeltaVersions(open_delta(origin.location, options))
 

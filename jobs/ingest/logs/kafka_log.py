@@ -18,9 +18,16 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from strandline.jobs.ingest.logs import kafka_range
-from strandline.jobs.ingest.logs.kafka_range import CONSUMER, END, PASSING, TIMEOUT, PartitionRead, unavailable
-from strandline.jobs.ingest.logs.kafka_reach import connect
+from strandline.jobs.ingest.logs import kafka_client
+from strandline.jobs.ingest.logs.kafka_client import (
+    CONSUMER,
+    END,
+    PASSING,
+    TIMEOUT,
+    PartitionRead,
+    connect,
+    unavailable,
+)
 from strandline.jobs.ingest.logs.log import TopicIdentity
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
 
@@ -346,12 +353,12 @@ class RecordSizes:
         return count * (known.bytes if known is not None else max(each.bytes for each in self._known.values()))
 
     def _look(self, topic: str, partition: int, start: int, end: int) -> _Average:
-        runs = kafka_range.read(self._options, topic, partition, start, end)
+        runs = kafka_client.read(self._options, topic, partition, start, end)
         try:
             first = next(runs, None)
         finally:
             runs.close()
-        size = kafka_range.bytes_of(first) // len(first) if first is not None else 0
+        size = kafka_client.bytes_of(first) // len(first) if first is not None else 0
         return _Average(size, time.monotonic())
 
 

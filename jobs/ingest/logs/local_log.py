@@ -1,7 +1,7 @@
 """The embedded log: a directory per topic, append-only files, no broker. Safe for many producers at once.
 
     <lake>/topics/<topic>/topic.json       its name, number of partitions and id (jobs.ingest.logs.segments)
-    <lake>/topics/<topic>/<number>.log     one immutable segment (strandline.jobs.ingest.logs.segment)
+    <lake>/topics/<topic>/<number>.log     one immutable segment (strandline.jobs.ingest.logs.segments)
 
 A call of `produce` makes one segment, for all the partitions that it has records for. The producer writes and syncs a
 temporary file, then links it to the next number. If the name is taken, linking fails, and it tries again after that
@@ -14,11 +14,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.logs import segment
-from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity
-from strandline.jobs.ingest.logs.partitioner import partition_for
-from strandline.jobs.ingest.logs.segment import decode_into, missing
-from strandline.jobs.ingest.logs.segments import TOPIC_FILE, Segments, read_topic_file, write_topic_file
+from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity, partition_for
+from strandline.jobs.ingest.logs.segments import (
+    TOPIC_FILE,
+    Segments,
+    decode_into,
+    encode,
+    following,
+    frame_bytes,
+    frames,
+    header_bytes,
+    missing,
+    read_topic_file,
+    write_topic_file,
+)
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import create, make_folder, sync_folder
@@ -28,8 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from strandline.jobs.ingest.logs.log import Record
-    from strandline.jobs.ingest.logs.segment import Encoded, SegmentHeader
-    from strandline.jobs.ingest.logs.segments import TopicFile
+    from strandline.jobs.ingest.logs.segments import Encoded, SegmentHeader, TopicFile
     from strandline.state_store.layout import LakeLayout
 
 # How often a wait looks at the ends. A look at a folder takes 0.1 ms; one at an object store is a request that costs.
@@ -112,7 +120,7 @@ class LocalLog:
             mine.setdefault(partition, []).append(record)
         if not mine:
             return []
-        added = {partition: segment.encode(mine[partition]) for partition in sorted(mine)}
+        added = {partition: encode(mine[partition]) for partition in sorted(mine)}
         header = self._append(described, added, ends)
         if header is None:
             return None
@@ -198,9 +206,9 @@ class LocalLog:
             head = self._head(described)
             if ends is not None and ends != {number: part.end for number, part in enumerate(head.parts)}:
                 return None
-            header = segment.following(head, added)
+            header = following(head, added)
             try:
-                made = create(segments.path(header.number), segment.header_bytes(header) + body)
+                made = create(segments.path(header.number), header_bytes(header) + body)
             except FileNotFoundError:
                 raise TopicMissing(f"topic '{described.topic}' was removed while records were written to it") from None
             if made:
@@ -218,13 +226,13 @@ def _pieces(segments: Segments, chain: Sequence[SegmentHeader], offsets: range, 
     for header in chain:
         path = segments.path(header.number)
         with open_file(path) as file:
-            for frame in segment.frames(file, path, header, partition):
+            for frame in frames(file, path, header, partition):
                 if frame.base + frame.count <= start:
                     continue
                 if frame.base >= end:
                     break
                 piece = Records(partition)
-                decode_into(piece, segment.frame_bytes(file, path, frame), range(frame.base, frame.base + frame.count))
+                decode_into(piece, frame_bytes(file, path, frame), range(frame.base, frame.base + frame.count))
                 if start > frame.base or end < frame.base + frame.count:
                     piece = piece.cut(max(0, start - frame.base), min(end - frame.base, frame.count))
                 yield frame.length, piece

@@ -1,4 +1,4 @@
-"""The interface of a log: topics, their partitions, and records with dense or growing offsets.
+"""The interface of a log: topics, their partitions, records with dense or growing offsets, and the partition of a key.
 
 Log ── LocalLog   a directory of append-only files (strandline.jobs.ingest.logs.local_log)
     └─ KafkaLog   Kafka brokers (strandline.jobs.ingest.logs.kafka_log)
@@ -148,7 +148,7 @@ class Log(Protocol):
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished.
 
-        A run also holds `CHUNK_BYTES` at most, or a single record that is larger (Kafka: about, see `kafka_range`).
+        A run also holds `CHUNK_BYTES` at most, or a single record that is larger (Kafka: about, see `kafka_client`).
         """
         ...
 
@@ -167,3 +167,32 @@ class Log(Protocol):
         """Where a micro-batch from `start` on may end that should end at `end`: of topics, there. Else the last such
         place before it, or the first one after it where there is none."""
         ...
+
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_R = 24
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit MurmurHash2 of Kafka's `Utils.murmur2`, as Java prints it: signed."""
+    length = len(data)
+    h = (_SEED ^ length) & _MASK
+    whole = length & ~3
+    for start in range(0, whole, 4):
+        k = (int.from_bytes(data[start : start + 4], "little") * _M) & _MASK
+        k = ((k ^ (k >> _R)) * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ k
+    if length > whole:
+        h = ((h ^ int.from_bytes(data[whole:], "little")) * _M) & _MASK
+    h = ((h ^ (h >> 13)) * _M) & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h & 0x80000000 else h
+
+
+def partition_for(key: bytes | None, partitions: int, position: int = 0) -> int:
+    """The partition of a record with `key`; records without a key go round robin by `position`."""
+    if key is None:
+        return position % partitions
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

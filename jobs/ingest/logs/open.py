@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Literal
 
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Column, InsertQuery, Source
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
-from strandline.jobs.ingest.foreign.origin import Origin, of_folder, origin_of
+from strandline.jobs.ingest.foreign.table import Origin, of_folder, origin_of
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import FOREIGN_OPTIONS, Column, Source
@@ -38,8 +38,8 @@ from strandline.state_store.storage.open import disk_folder
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.ingest.delta.table import ForeignDelta
-    from strandline.jobs.ingest.foreign.columns import Node
+    from strandline.jobs.ingest.foreign.data_files import Node
+    from strandline.jobs.ingest.foreign.delta_table import ForeignDelta
     from strandline.jobs.ingest.foreign.iceberg import IcebergTable
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
@@ -170,7 +170,7 @@ class _Place:
         self._storage = storage
 
     def delta(self) -> ForeignDelta:
-        from strandline.jobs.ingest.delta.versions import open_delta
+        from strandline.jobs.ingest.foreign.delta_versions import open_delta
 
         return open_delta(self.location, self._storage)
 
@@ -283,8 +283,7 @@ def _widens(node: Node, wanted: SqlType) -> bool:
     """True if a file's values are some of the type, or a folder's name says them, which is text."""
     import pyarrow as pa
 
-    from strandline.jobs.ingest.foreign.columns import PATH
-    from strandline.jobs.ingest.foreign.values import as_type
+    from strandline.jobs.ingest.foreign.data_files import PATH, as_type
 
     if node.said == PATH:
         return True

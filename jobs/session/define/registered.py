@@ -5,16 +5,35 @@
 
 What was taken once stays, whatever the registry says later: a statement that is applied again means the same. A
 statement with another VALUE_SCHEMA_ID means that schema.
+
+Columns by the schemas of a registry: an Avro record or a JSON Schema of an object becomes names and types.
+
+    record orders {id: long, tags: [null, array<string>], price: bytes decimal(10, 2)}
+    -> id BIGINT, tags ARRAY<VARCHAR>, price DECIMAL(10, 2)
+
+A type that the language does not have is refused with its column; nothing is left out in silence.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from strandline.jobs.ingest.formats.connect_values import (
+    DATES,
+    DECIMAL,
+    TIMES,
+    TIMESTAMPS,
+    VARIABLE_DECIMAL,
+    Schema,
+    schema_of_avro,
+)
+from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
-from strandline.jobs.model.types import SqlType
+from strandline.jobs.model.types import MAX_PRECISION, SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.allowed_options import SCHEMA_IDS, error
 from strandline.jobs.session.define.foreign import declared
@@ -22,13 +41,14 @@ from strandline.jobs.session.define.options import formats_of
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn, Option
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema as RegisteredSchema
+    from confluent_kafka.schema_registry import SchemaRegistryClient
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.ingest.formats.format import Role
-    from strandline.jobs.ingest.formats.schema_columns import Found
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
+
 
 REGISTERED: Final = ("AVRO", "JSON_SR", "DEBEZIUM_AVRO")
 """Formats whose schemas say which columns there are."""
@@ -125,7 +145,7 @@ class _Asked:
             raise InvalidQuery(what, hint="declare the columns, or name a schema: VALUE_SCHEMA_ID")
         if isinstance(values, SqlType):
             raise NotSupported(f"the schema of the values is {values}, not a record of columns")
-        keys: Found = {}
+        keys: _Found = {}
         if not statement.columns and key_format in REGISTERED:
             keys = self._keys(key_format, value_format, client)
         columns = [Column(name.lower(), sql_type, key=True) for name, sql_type in keys.items()]
@@ -134,7 +154,7 @@ class _Asked:
         self._check_names(columns)
         return replace(statement, columns=(*statement.columns, *declared(columns, statement)))
 
-    def _keys(self, key_format: str, value_format: str, client: SchemaRegistryClient) -> Found:
+    def _keys(self, key_format: str, value_format: str, client: SchemaRegistryClient) -> _Found:
         found = self._found("key", key_format, client)
         if found is None:
             return {}
@@ -146,11 +166,10 @@ class _Asked:
             raise NotSupported(what, hint="declare the columns, without the key: KEY_FORMAT = 'NONE'")
         return found
 
-    def _found(self, role: Role, form: str, client: SchemaRegistryClient) -> Found | SqlType | None:
+    def _found(self, role: Role, form: str, client: SchemaRegistryClient) -> _Found | SqlType | None:
         """The columns of the key or the value; None when the registry has no schema of it."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        from strandline.jobs.ingest.formats import schema_columns
         from strandline.jobs.ingest.formats.confluent import answering
 
         option = self._ids.get(SCHEMA_IDS[role])
@@ -168,11 +187,11 @@ class _Asked:
             raise NotSupported(f"'{subject}' is {what}", hint="declare the columns")
         text = schema.schema_str or ""
         if form == "JSON_SR":
-            return schema_columns.columns_of_json(text)
+            return columns_of_json(text)
         if form == "DEBEZIUM_AVRO":
-            return schema_columns.columns_of_envelope(text)
+            return columns_of_envelope(text)
         changes = role == "key" and formats_of(self._statement.options)[1] == "DEBEZIUM_AVRO"
-        return schema_columns.columns_of_avro(text, changes=changes)
+        return columns_of_avro(text, changes=changes)
 
     def _check_names(self, columns: list[Column]) -> None:
         names = [column.name for column in columns]
@@ -184,11 +203,196 @@ class _Asked:
                 )
 
 
-def _newest(client: SchemaRegistryClient, subject: str) -> Schema:
-    schema: Schema = client.get_latest_version(subject).schema
+def _newest(client: SchemaRegistryClient, subject: str) -> RegisteredSchema:
+    schema: RegisteredSchema = client.get_latest_version(subject).schema
     return schema
 
 
 def _subject(statement: CreateSource, role: Role) -> str:
     topic = next((each.value for each in statement.options if each.name == "KAFKA_TOPIC"), statement.name)
     return f"{topic}-{role}"
+
+
+_PLAIN: Final[Mapping[str, SqlType]] = {
+    "boolean": t.BOOLEAN,
+    "int": t.INT,
+    "long": t.BIGINT,
+    "float": t.DOUBLE,
+    "double": t.DOUBLE,
+    "string": t.VARCHAR,
+    "enum": t.VARCHAR,
+    "bytes": t.BYTES,
+    "fixed": t.BYTES,
+}
+_LOGICAL: Final[Mapping[str, SqlType]] = {
+    "date": t.DATE,
+    "time-millis": t.TIME,
+    "time-micros": t.TIME,
+    "timestamp-millis": t.TIMESTAMP,
+    "timestamp-micros": t.TIMESTAMP,
+    "local-timestamp-millis": t.TIMESTAMP,
+    "local-timestamp-micros": t.TIMESTAMP,
+    "uuid": t.VARCHAR,
+}
+_JSON: Final[Mapping[str, SqlType]] = {
+    "boolean": t.BOOLEAN,
+    "integer": t.BIGINT,
+    "number": t.DOUBLE,
+    "string": t.VARCHAR,
+}
+_JSON_CONNECT: Final[Mapping[str, SqlType]] = {
+    "org.apache.kafka.connect.data.Date": t.DATE,
+    "org.apache.kafka.connect.data.Time": t.TIME,
+    "org.apache.kafka.connect.data.Timestamp": t.TIMESTAMP,
+    "int8": t.INT,
+    "int16": t.INT,
+    "int32": t.INT,
+    "bytes": t.BYTES,
+}
+
+_Found = dict[str, SqlType]
+"""{field as the schema names it: its type}"""
+
+
+class _NoColumn(Exception):
+    """A part of a schema has no type of ours; the text says what it is."""
+
+
+def columns_of_avro(text: str, *, changes: bool) -> _Found | SqlType:
+    """The fields of an Avro record, or the type of a schema that is no record.
+
+    Args:
+        changes: numbers whose Connect name says what they count are read by it, as those of change streams are.
+
+    Raises:
+        NotSupported: a field has a type that the language does not have.
+    """
+    schema = schema_of_avro(json.loads(text), {})
+    if schema["type"] == "struct":
+        return _fields(schema, changes)
+    try:
+        return _avro_type(schema, changes)
+    except _NoColumn as error:
+        raise _refused(error) from None
+
+
+def columns_of_envelope(text: str) -> _Found:
+    """The fields of a row, by the Avro schema of a change stream's values.
+
+    Raises:
+        NotSupported: it is no such schema, or a field has a type that the language does not have.
+    """
+    schema = schema_of_avro(json.loads(text), {})
+    row = next((each for each in schema.get("fields") or () if each["field"] == "after"), None)
+    if row is None or row["type"] != "struct":
+        raise NotSupported("the schema of the values is no Debezium envelope: it has no record 'after'")
+    return _fields(row, True)
+
+
+def columns_of_json(text: str) -> _Found | SqlType:
+    """The members of a JSON Schema of an object, or the type of one of a bare value.
+
+    Raises:
+        NotSupported: a member has a type that the language does not have.
+    """
+    schema = json.loads(text)
+    members = schema.get("properties")
+    try:
+        if not isinstance(members, Mapping):
+            return _json_type(schema)
+        found: _Found = {}
+        # Connect notes the places of members, whose order JSON does not keep.
+        for name in sorted(members, key=lambda each: members[each].get("connect.index", 0)):
+            found[name] = _in(name, _json_type, members[name])
+    except _NoColumn as error:
+        raise _refused(error) from None
+    return found
+
+
+def _fields(schema: Schema, changes: bool) -> _Found:
+    try:
+        return {each["field"]: _in(each["field"], _avro_type, each, changes) for each in schema["fields"]}
+    except _NoColumn as error:
+        raise _refused(error) from None
+    except RecursionError:
+        raise NotSupported("the registered schema has a record within itself: declare the columns") from None
+
+
+def _refused(error: _NoColumn) -> NotSupported:
+    return NotSupported(
+        f"the registered schema: {error}, which the language does not have", hint="declare the columns that you need"
+    )
+
+
+def _in(name: str, read: Callable[..., SqlType], *arguments: object) -> SqlType:
+    """The type of a field; what has none is named with it."""
+    try:
+        return read(*arguments)
+    except _NoColumn as error:
+        raise _NoColumn(f"{name}: {error}" if str(error).startswith("it is") else f"{name}.{error}") from None
+
+
+def _avro_type(schema: Schema, changes: bool) -> SqlType:
+    name, kind = schema.get("name"), schema["type"]
+    if name == DECIMAL or schema.get("logicalType") == "decimal":
+        parameters = schema.get("parameters") or {}
+        precision = parameters.get("connect.decimal.precision", schema.get("precision"))
+        return _decimal(precision, schema.get("scale", parameters.get("scale", 0)))
+    if schema.get("logicalType") in _LOGICAL:
+        return _LOGICAL[schema["logicalType"]]
+    if changes and (name in DATES or name in TIMES or name in TIMESTAMPS):
+        return t.DATE if name in DATES else t.TIME if name in TIMES else t.TIMESTAMP
+    if changes and name == VARIABLE_DECIMAL:
+        return t.VARCHAR  # every digit, whatever the scale
+    match kind:
+        case "array":
+            return t.array(_avro_type(schema["items"], changes))
+        case "map":
+            return t.map_of(t.VARCHAR, _avro_type(schema["values"], changes))
+        case "struct" if schema.get("fields"):
+            fields = ((each["field"], _in(each["field"], _avro_type, each, changes)) for each in schema["fields"])
+            return t.struct(*((field.lower(), sql_type) for field, sql_type in fields))
+    if kind not in _PLAIN:
+        raise _NoColumn(f"it is {'a union' if kind == 'union' else kind}")
+    return _PLAIN[kind]
+
+
+def _decimal(precision: object, scale: object) -> SqlType:
+    """Connect's default precision, 64, stands for one that is not known."""
+    digits = int(str(precision)) if precision is not None else MAX_PRECISION
+    return t.decimal(min(digits, MAX_PRECISION), int(str(scale)))
+
+
+def _json_type(schema: Any) -> SqlType:
+    """The type of a member that may be null."""
+    branches = [each for each in schema.get("oneOf", schema.get("anyOf", ())) if each.get("type") != "null"]
+    if len(branches) > 1:
+        raise _NoColumn("it is one of several types")
+    if branches:
+        return _json_type(branches[0])
+    title = schema.get("title")
+    if title == DECIMAL:
+        parameters = schema.get("connect.parameters") or {}
+        return _decimal(parameters.get("connect.decimal.precision"), parameters.get("scale", 0))
+    for said in (title, schema.get("connect.type")):
+        if said in _JSON_CONNECT:
+            return _JSON_CONNECT[said]
+    return _plain_json_type(schema)
+
+
+def _plain_json_type(schema: Any) -> SqlType:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kinds = [each for each in kind if each != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    match kind:
+        case "array" if isinstance(schema.get("items"), Mapping):
+            return t.array(_json_type(schema["items"]))
+        case "object" if schema.get("properties"):
+            members = schema["properties"]
+            return t.struct(*((name.lower(), _in(name, _json_type, members[name])) for name in members))
+        case "object" if isinstance(schema.get("additionalProperties"), Mapping):
+            return t.map_of(t.VARCHAR, _json_type(schema["additionalProperties"]))
+        case str() if kind in _JSON:
+            return _JSON[kind]
+    raise _NoColumn(f"it is {kind or 'of several types'}")

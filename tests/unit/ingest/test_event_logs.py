@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.ingest.event_logs import Intake, Target
-from strandline.jobs.ingest.ranges import Range
+from strandline.jobs.ingest.offsets import Range
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec

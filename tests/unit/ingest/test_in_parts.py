@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.jobs.ingest import in_parts, in_tasks
+from strandline.jobs.ingest import in_tasks, while_starting
 from strandline.jobs.ingest.event_logs import Target
 from strandline.jobs.ingest.in_driver import SmallBatches
-from strandline.jobs.ingest.in_parts import Backlog
 from strandline.jobs.ingest.in_tasks import RangeDone, Standing
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import CHUNK, Record, Records, TopicIdentity
-from strandline.jobs.ingest.offsets import Offsets
-from strandline.jobs.ingest.ranges import Range
+from strandline.jobs.ingest.offsets import Offsets, Range
 from strandline.jobs.ingest.source import IntakeRange
+from strandline.jobs.ingest.while_starting import Backlog
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import OffsetsVanished
@@ -215,7 +214,7 @@ def test_what_nobody_asks_for_ends_soon_and_leaves_no_file(
             ended.append(error)
             raise
 
-    monkeypatch.setattr(in_parts, "write_range", watched)
+    monkeypatch.setattr(while_starting, "write_range", watched)
     first_part: Offsets = {"events": {"0": 5, "1": 0}}
     monkeypatch.setattr(Backlog, "_end", lambda _, start, ends: first_part if start == BEGIN else ends)
     with closing(backlog(lake, duckdb_engine)) as parts:

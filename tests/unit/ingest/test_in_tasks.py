@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from strandline.jobs.ingest import in_tasks
 from strandline.jobs.ingest.event_logs import Ingested, Target
 from strandline.jobs.ingest.in_driver import SmallBatches
-from strandline.jobs.ingest.in_parts import Backlog
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.source import IntakeRange
+from strandline.jobs.ingest.while_starting import Backlog
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.settings import load_settings

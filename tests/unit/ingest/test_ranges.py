@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.jobs.ingest.ranges import NEVER, Range, RangeTotals
+from strandline.jobs.ingest.offsets import NEVER, Range, RangeTotals
 
 
 def _tally(*runs: tuple[list[int], list[int], list[bool]]) -> RangeTotals:

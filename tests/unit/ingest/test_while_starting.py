@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from strandline.jobs.catalog import replacements
-from strandline.jobs.ingest import in_parts
+from strandline.jobs.ingest import while_starting
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
 from strandline.jobs.run.heartbeat import read_beat
@@ -105,7 +105,7 @@ def test_more_than_is_small_is_taken_in_by_parts(
     alone: int,
 ) -> None:
     """Until the session is there; a drain that is done before does not wait for it, or starts none."""
-    monkeypatch.setattr(in_parts, "_ROWS_ALONE", alone)
+    monkeypatch.setattr(while_starting, "_ROWS_ALONE", alone)
     for _ in range(4):
         list(session.run(SALES))
     _session_that(lambda: _wait_for(lake, 12), monkeypatch)
@@ -144,7 +144,7 @@ def test_a_session_that_does_not_start_ends_a_drain_of_what_is_left(
         time.sleep(0.5)
 
     one = by_one(settings, cores=4)
-    monkeypatch.setattr(in_parts, "_ROWS_ALONE", 1)
+    monkeypatch.setattr(while_starting, "_ROWS_ALONE", 1)
     with pytest.raises(SettingsError, match="no JVM here"):
         drain(one, "shop", watch=watch)
     assert _events(lake) == 5
@@ -223,7 +223,7 @@ def test_a_drain_of_any_size_is_the_drivers_where_tasks_have_two_cores(
 ) -> None:
     list(session.run(SALES))
     _session_that(lambda: pytest.fail("two cores read no faster in tasks"), monkeypatch)
-    monkeypatch.setattr(in_parts, "_ROWS_ALONE", 1)
+    monkeypatch.setattr(while_starting, "_ROWS_ALONE", 1)
     drain(by_one(settings, cores=2), "shop")
     assert _events(lake) == 3
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
-from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.partitioner import partition_for
+from strandline.jobs.ingest.logs.log import Record, partition_for
 from strandline.jobs.publish.encoder import live_records
 from strandline.jobs.publish.errors import TopicTaken
 from strandline.state_store.layout import LakeLayout

@@ -29,7 +29,7 @@ def test_rows_leave_when_their_time_is_over(
     found = []
     for hours in (0, 23, 25):
         now = datetime(2024, 5, 2, 10, 30, tzinfo=UTC) + timedelta(hours=hours)
-        monkeypatch.setattr("strandline.jobs.ingest.ticks.utc_now", lambda now=now: now)
+        monkeypatch.setattr("strandline.jobs.ingest.produce.utc_now", lambda now=now: now)
         drain(settings, "shop")
         assert_correct(lake, "shop")
         assert [row[1] for row in rows(lake, "clock")] == [now]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.jobs.ingest.delta.rows import changes_of, check_files, rows_of
-from strandline.jobs.ingest.delta.table import ForeignDelta
+from strandline.jobs.ingest.foreign.delta_table import ForeignDelta
+from strandline.jobs.ingest.foreign.delta_versions import changes_of, check_files, rows_of
 from strandline.jobs.model.errors import DeltaMissing, DeltaUnsupported, DeltaVersionGone, SourceError
 from tests.support.foreign_log import ForeignLog
 from tests.support.lakes import s3_folder

@@ -18,10 +18,10 @@ from tests.support.foreign_iceberg import IcebergWorld, end_threads
 _DRAIN = """
 import sys
 from pathlib import Path
-from strandline.jobs.ingest.foreign import folder_record
+from strandline.jobs.ingest.foreign import parquet_folder
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
-folder_record._TOGETHER = 2
+parquet_folder._TOGETHER = 2
 drain(Settings(lake=Path(sys.argv[1])), "p", in_driver=True)
 """
 _VIEW = "CREATE MATERIALIZED VIEW c AS SELECT n, COUNT(*) AS c FROM s GROUP BY n"

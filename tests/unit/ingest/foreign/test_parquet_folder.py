@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.jobs.catalog.lineage import lineage
-from strandline.jobs.ingest.foreign import folder_record, parquet_folder
-from strandline.jobs.ingest.foreign.folder_record import FolderRecord, SeenFile
-from strandline.jobs.ingest.foreign.origin import origin_of
+from strandline.jobs.ingest.foreign import parquet_folder
+from strandline.jobs.ingest.foreign.parquet_folder import FolderRecord, SeenFile
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.errors import (
@@ -316,7 +316,7 @@ def test_a_record_that_does_not_read_back_stops_the_source(world: FolderWorld) -
 
 
 def test_a_record_stays_short_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_record, "_TOGETHER", 3)
+    monkeypatch.setattr(parquet_folder, "_TOGETHER", 3)
     files = [SeenFile(f"{number}.parquet", 1, "m", 2, 3) for number in range(20)]
     record, follower = FolderRecord(tmp_path / "r"), FolderRecord(tmp_path / "r")
     for number, file in enumerate(files):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.ingest.formats import columns
-from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.coerce import wire_value
 from strandline.jobs.ingest.formats.format import FORMATS, open_format
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.jobs.ingest.formats.json_format import JsonFormat
-from strandline.jobs.ingest.formats.json_shapes import ShapeReader
+from strandline.jobs.ingest.formats.json_format import JsonFormat, ShapeReader
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.types import BaseType, SqlType

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.ingest.formats import columns
-from strandline.jobs.ingest.formats.encoding import wire_value
+from strandline.jobs.ingest.formats.coerce import wire_value
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.protobuf_format import message_class
 from strandline.jobs.ingest.formats.protobuf_schema import schema_of

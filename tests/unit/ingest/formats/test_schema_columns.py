@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from strandline.jobs.ingest.formats.confluent import avro_schema, json_schema
-from strandline.jobs.ingest.formats.schema_columns import columns_of_avro, columns_of_envelope, columns_of_json
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import NotSupported
+from strandline.jobs.session.define.registered import columns_of_avro, columns_of_envelope, columns_of_json
 
 _COLUMNS = (
     Column("b", t.BOOLEAN),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
 
-from strandline.jobs.ingest.logs import kafka_range
+from strandline.jobs.ingest.logs import kafka_client
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 from strandline.jobs.ingest.logs.log import CHUNK, TopicIdentity
 from strandline.jobs.ingest.offsets import cut_bytes
@@ -83,9 +83,9 @@ class _Consumer:
 
 def test_a_range_whose_first_records_are_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It never reads on from the first offset that is kept."""
-    monkeypatch.setattr(kafka_range, "Consumer", _Consumer)
+    monkeypatch.setattr(kafka_client, "Consumer", _Consumer)
     with pytest.raises(OffsetsVanished, match="records from 3 on were removed unread"):
-        list(kafka_range.read({}, "t", 0, 3, 9))
+        list(kafka_client.read({}, "t", 0, 3, 9))
 
 
 class _Messages:
@@ -123,22 +123,22 @@ class _Messages:
 
 def test_runs_of_large_records_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = _Messages(size=1 << 20)
-    monkeypatch.setattr(kafka_range, "Consumer", messages)
-    runs = list(kafka_range.read({}, "t", 0, 0, 100))
+    monkeypatch.setattr(kafka_client, "Consumer", messages)
+    runs = list(kafka_client.read({}, "t", 0, 0, 100))
     assert [offset for run in runs for offset in run.offsets] == list(range(100))
     assert [len(run) for run in runs[1:]] == [8, 8, 8, 8, 4]
 
 
 def test_runs_of_small_records_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = _Messages(size=10)
-    monkeypatch.setattr(kafka_range, "Consumer", messages)
-    assert [len(run) for run in kafka_range.read({}, "t", 0, 0, 3 * CHUNK)][1:3] == [CHUNK, CHUNK]
+    monkeypatch.setattr(kafka_client, "Consumer", messages)
+    assert [len(run) for run in kafka_client.read({}, "t", 0, 0, 3 * CHUNK)][1:3] == [CHUNK, CHUNK]
 
 
 def test_a_range_is_sized_by_a_look_at_its_first_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """One look serves the partitions of a topic for some seconds."""
     messages = _Messages(size=700)
-    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    monkeypatch.setattr(kafka_client, "Consumer", messages)
     log = _log(_Admin(None))
     assert log.size("t", 0, 50, 1050) == 700_000
     assert log.size("t", 1, 0, 10) == 7000
@@ -148,7 +148,7 @@ def test_a_range_is_sized_by_a_look_at_its_first_records(monkeypatch: pytest.Mon
 def test_short_ranges_of_many_topics_are_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them is worth a look of its own; together they may be more than a process can hold."""
     messages = _Messages(size=1 << 20)
-    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    monkeypatch.setattr(kafka_client, "Consumer", messages)
     log = _log(_Admin(None))
     sizes = [log.size(f"t{number}", 0, 50, 60) for number in range(1000)]
     assert sizes == [10 << 20] * 1000
@@ -176,7 +176,7 @@ class _Consumers:
 @pytest.fixture
 def consumers(monkeypatch: pytest.MonkeyPatch) -> _Consumers:
     made = _Consumers()
-    monkeypatch.setattr(kafka_range, "Consumer", made)
+    monkeypatch.setattr(kafka_client, "Consumer", made)
     return made
 
 
@@ -214,7 +214,7 @@ def test_no_consumer_stays_open(consumers: _Consumers, going_on: bool) -> None:
 
 
 def test_a_read_that_fails_leaves_no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_range, "Consumer", _Consumer)
+    monkeypatch.setattr(kafka_client, "Consumer", _Consumer)
     log = KafkaLog(KafkaSettings(bootstrap_servers="nowhere:1"), going_on=True)
     with pytest.raises(OffsetsVanished):
         list(log.read("t", 0, 3, 9))

@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
+from strandline.jobs.ingest.logs.kafka_client import connect
 from strandline.jobs.ingest.logs.kafka_log import client_options
-from strandline.jobs.ingest.logs.kafka_reach import connect
 from strandline.jobs.model.errors import SourceDenied, SourceError, SourceUnavailable
 from strandline.jobs.model.settings import KafkaSettings
 

@@ -12,8 +12,7 @@ import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Record, Records
-from strandline.jobs.ingest.logs.segment import SegmentHeader
-from strandline.jobs.ingest.logs.segments import Segments, TopicFile
+from strandline.jobs.ingest.logs.segments import SegmentHeader, Segments, TopicFile
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout
@@ -140,7 +139,7 @@ def test_many_small_files_are_read_by_those_of_the_range(lake: LakeLayout, monke
 
 
 def test_keyed_records_go_where_kafka_sends_them(lake: LakeLayout) -> None:
-    from strandline.jobs.ingest.logs.partitioner import partition_for
+    from strandline.jobs.ingest.logs.log import partition_for
 
     log = LocalLog(lake)
     log.ensure_topic("t", partitions=5)

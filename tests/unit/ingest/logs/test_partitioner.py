@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.ingest.logs.partitioner import murmur2, partition_for
+from strandline.jobs.ingest.logs.log import murmur2, partition_for
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,12 @@
-"""The values of a foreign table's data files as columns of the language's types: renamed, widened, filled with NULL.
+"""The data files of a table of others: their columns in the types of the language, and their rows as such columns:
+renamed, widened, filled with NULL.
+
+| Arrow | here |
+| --- | --- |
+| int8, int16, int32 | INT |
+| float, double | DOUBLE |
+| timestamp with or without zone | TIMESTAMP: a time without zone is taken as UTC |
+| unsigned numbers, times of day, durations, null, … | none: a source that declares such a column is refused |
 
 A file has the columns that the table had when it was written, under physical names or field numbers where columns are
 mapped, in types that may have been widened since. What the log says of a partition stands for a column of its files.
@@ -6,7 +14,9 @@ mapped, in types that may have been widened since. What the log says of a partit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -15,11 +25,87 @@ import pyarrow as pa
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import BaseType, SqlType
+from strandline.state_store.row_lanes import row_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from strandline.jobs.ingest.foreign.columns import Node
+    from numpy.typing import NDArray
+
+
+_PLAIN: Final[tuple[tuple[Callable[[pa.DataType], bool], SqlType], ...]] = (
+    (pa.types.is_boolean, t.BOOLEAN),
+    (pa.types.is_int64, t.BIGINT),
+    (pa.types.is_signed_integer, t.INT),
+    (pa.types.is_floating, t.DOUBLE),
+    (pa.types.is_string, t.VARCHAR),
+    (pa.types.is_large_string, t.VARCHAR),
+    (pa.types.is_string_view, t.VARCHAR),
+    (pa.types.is_binary, t.BYTES),
+    (pa.types.is_large_binary, t.BYTES),
+    (pa.types.is_binary_view, t.BYTES),
+    (pa.types.is_fixed_size_binary, t.BYTES),
+    (pa.types.is_date32, t.DATE),
+    (pa.types.is_timestamp, t.TIMESTAMP),
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A column, a field of a struct, or the inside of an array or map, and where it lies in a data file.
+
+    Attributes:
+        name: lower case.
+        type: None where the language has none for it.
+        said: its type as the schema over there says it, for messages.
+        physical: the name in data files.
+        id: the number of its field in data files, where columns are mapped by id.
+        inner: of a struct its fields; of an array its element; of a map its key and value.
+    """
+
+    name: str
+    type: SqlType | None
+    said: str
+    physical: str
+    id: int | None = None
+    inner: tuple[Node, ...] = field(default=())
+
+
+PATH: Final = "text in its path"
+"""What the type of a column is over there that only the names of folders say."""
+
+
+def columns_in(schema: pa.Schema) -> tuple[Node, ...]:
+    """The columns of a file, in order; of names that differ only in case the first."""
+    found: dict[str, Node] = {}
+    for each in schema:
+        found.setdefault(each.name.lower(), _node(each.name, each.type))
+    return tuple(found.values())
+
+
+def _node(name: str, found: pa.DataType) -> Node:
+    lower = name.lower()
+    if pa.types.is_dictionary(found):
+        return _node(name, found.value_type)
+    if pa.types.is_decimal(found):
+        fits = found.precision <= 38 and found.scale >= 0
+        return Node(lower, t.decimal(found.precision, found.scale) if fits else None, str(found), name)
+    if pa.types.is_struct(found):
+        inner = tuple(_node(each.name, each.type) for each in found.fields)
+        types = [(each.name, each.type) for each in inner if each.type is not None]
+        made = t.struct(*types) if types and len(types) == len(inner) else None
+        return Node(lower, made, "struct", name, inner=inner)
+    if pa.types.is_map(found):
+        key, value = _node("key", found.key_type), _node("value", found.item_type)
+        plain = key.type is not None and not key.type.is_nested
+        made = t.map_of(key.type, value.type) if plain and key.type and value.type else None
+        return Node(lower, made, "map", name, inner=(key, value))
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        element = _node("element", found.value_type)
+        made = t.array(element.type) if element.type is not None else None
+        return Node(lower, made, "array", name, inner=(element,))
+    return Node(lower, next((own for fits, own in _PLAIN if fits(found)), None), str(found), name)
+
 
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -219,3 +305,33 @@ def named(columns: Iterable[Node]) -> dict[str, t.SqlType]:
 def path_of(text: str) -> str:
     """The path in an action, which is an encoded URL."""
     return unquote(text)
+
+
+def without_shared(gone: pa.Table, came: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What goes and what comes, without the rows that they share: those with the same values, in columns of the same
+    types."""
+    if gone.schema != came.schema or not gone.num_rows or not came.num_rows:
+        return gone, came
+    keys = np.concatenate([_row_hashes(gone), _row_hashes(came)], axis=1)
+    order = np.lexsort((keys[1], keys[0]))
+    sign = np.concatenate([np.full(gone.num_rows, -1), np.full(came.num_rows, 1)])[order]
+    ordered = keys[:, order]
+    starts = np.flatnonzero(np.r_[True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)])
+    sizes = np.diff(np.r_[starts, len(order)])
+    # Of each group of equal rows, those of the side that has fewer are all left out, and as many of the other.
+    net = np.repeat(np.add.reduceat(sign, starts), sizes)
+    kept = np.zeros(len(order), np.bool_)
+    for weight in (-1, 1):
+        of_side = sign == weight
+        running = np.cumsum(of_side)
+        before = np.repeat((running - of_side)[starts], sizes)
+        kept |= of_side & (running - before <= weight * net)
+    mask = np.zeros(len(order), np.bool_)
+    mask[order] = kept
+    return gone.filter(pa.array(mask[: gone.num_rows])), came.filter(pa.array(mask[gone.num_rows :]))
+
+
+def _row_hashes(rows: pa.Table) -> NDArray[np.uint64]:
+    """The two lanes of each row (`state_store.digest`), of shape (2, rows)."""
+    parts = [row_lanes(batch) for batch in rows.to_batches() if batch.num_rows]
+    return np.concatenate(parts, axis=1) if parts else np.zeros((2, 0), np.uint64)

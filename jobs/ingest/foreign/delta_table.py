@@ -5,7 +5,18 @@
     _delta_log/<version>.checkpoint.<uuid>.{json,parquet}       the same (v2), which names its `_sidecars/`
 
 Our own tables are read by `state_store.delta`, which proves every commit by its record. A foreign commit has none: what
-it says is taken as it stands, whichever writer made it, and what is not known is refused by name (`check_protocol`).
+it says is taken as it stands, whichever writer made it, and what is not known is refused by name (`_check_protocol`).
+
+The columns of a foreign Delta table in the types of the language, and where they lie in its data files.
+
+| Delta | here |
+| --- | --- |
+| byte, short, integer | INT |
+| float, double | DOUBLE |
+| timestamp, timestamp_ntz | TIMESTAMP: a time without zone is taken as UTC |
+| variant, interval, geometry, geography, void | none: a source that declares such a column is refused |
+
+Names are in lower case, as unquoted names are everywhere in the language; Delta has no two that differ only in case.
 """
 
 from __future__ import annotations
@@ -13,23 +24,26 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.ingest.delta.columns import columns_of
+from strandline.jobs.ingest.foreign.data_files import Node
+from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import DeltaMissing, DeltaUnsupported, DeltaVersionGone
+from strandline.jobs.model.types import SqlType
 from strandline.state_store.delta.log import LOG, commit_file, last_commit_from, listed_commits
 from strandline.state_store.files import place_of
 from strandline.state_store.paths import file_names, open_file, side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from strandline.jobs.ingest.foreign.columns import Node
     from strandline.state_store.files import Place
     from strandline.state_store.paths import LakePath
+
 
 Action = dict[str, Any]
 
@@ -79,7 +93,7 @@ class Schema:
     @cached_property
     def columns(self) -> tuple[Node, ...]:
         """All columns, in order."""
-        return columns_of(str(self.metadata["schemaString"]), self.mapping)
+        return _columns_of(str(self.metadata["schemaString"]), self.mapping)
 
     @cached_property
     def partitions(self) -> frozenset[str]:
@@ -208,7 +222,7 @@ class ForeignDelta:
             newest = self._schemas.get(max(self._schemas, default=-1))
             # Most versions say nothing new: they share one, and its columns.
             self._schemas[version] = newest if newest is not None and newest == found else found
-            check_protocol(self.path, version, found)
+            _check_protocol(self.path, version, found)
             if len(self._schemas) > _KEPT:
                 del self._schemas[min(self._schemas)]
         return self._schemas[version]
@@ -363,7 +377,7 @@ def _commit(version: int, actions: Iterable[Action]) -> Commit:
     )
 
 
-def check_protocol(path: LakePath, version: int, schema: Schema) -> None:
+def _check_protocol(path: LakePath, version: int, schema: Schema) -> None:
     """Raise DeltaUnsupported if a version needs a reader that knows more."""
     reader = int(schema.protocol.get("minReaderVersion", 1))
     if reader > _NEWEST_PROTOCOL:
@@ -379,3 +393,68 @@ def check_protocol(path: LakePath, version: int, schema: Schema) -> None:
         )
     if str(schema.metadata.get("format", {}).get("provider", "parquet")) != "parquet":
         raise DeltaUnsupported(f"version {version} of '{path}' has data files that are not Parquet")
+
+
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_PLAIN: Final[Mapping[str, SqlType]] = {
+    "boolean": t.BOOLEAN,
+    "byte": t.INT,
+    "short": t.INT,
+    "integer": t.INT,
+    "long": t.BIGINT,
+    "float": t.DOUBLE,
+    "double": t.DOUBLE,
+    "string": t.VARCHAR,
+    "binary": t.BYTES,
+    "date": t.DATE,
+    "timestamp": t.TIMESTAMP,
+    "timestamp_ntz": t.TIMESTAMP,
+}
+_PHYSICAL: Final = "delta.columnMapping.physicalName"
+_ID: Final = "delta.columnMapping.id"
+
+
+def _columns_of(schema: str, mode: str) -> tuple[Node, ...]:
+    """The columns of a `schemaString`.
+
+    Args:
+        mode: of column mapping: `none`, `name` or `id`.
+    """
+    return _fields(json.loads(schema)["fields"], mode)
+
+
+def _fields(fields: Iterable[Mapping[str, Any]], mode: str) -> tuple[Node, ...]:
+    return tuple(_field(each, mode) for each in fields)
+
+
+def _field(found: Mapping[str, Any], mode: str) -> Node:
+    about = found.get("metadata") or {}
+    name = str(found["name"])
+    physical = str(about.get(_PHYSICAL, name)) if mode != "none" else name
+    number = int(about[_ID]) if mode == "id" and _ID in about else None
+    return _node(name.lower(), found["type"], physical, number, mode)
+
+
+def _node(name: str, found: Any, physical: str, number: int | None, mode: str) -> Node:
+    if isinstance(found, str):
+        decimal = _DECIMAL.fullmatch(found)
+        known = t.decimal(int(decimal[1]), int(decimal[2])) if decimal else _PLAIN.get(found)
+        return Node(name, known, found, physical, number)
+    match found.get("type"):
+        case "struct":
+            inner = _fields(found["fields"], mode)
+            types = [(each.name, each.type) for each in inner if each.type is not None]
+            made = t.struct(*types) if types and len(types) == len(inner) else None
+            return Node(name, made, "struct", physical, number, inner)
+        case "array":
+            element = _node("element", found["elementType"], "element", None, mode)
+            made = t.array(element.type) if element.type is not None else None
+            return Node(name, made, "array", physical, number, (element,))
+        case "map":
+            key = _node("key", found["keyType"], "key", None, mode)
+            value = _node("value", found["valueType"], "value", None, mode)
+            plain = key.type is not None and not key.type.is_nested
+            made = t.map_of(key.type, value.type) if plain and key.type and value.type else None
+            return Node(name, made, "map", physical, number, (key, value))
+        case other:
+            return Node(name, None, str(other), physical, number)

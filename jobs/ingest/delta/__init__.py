@@ -1,1 +1,0 @@
-"""Delta tables that others write: their log, schema and rows as a source reads them. Nothing is ever written there."""
