@@ -12,10 +12,10 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve.errors import TooStale, Unauthenticated
 from strandline.jobs.serve.shape import shape_of
 from strandline.jobs.serve.terms import Terms
-from strandline.jobs.server.pg_catalog.contents import Caller
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
 from strandline.jobs.server.postgres.failures import state_of
 from strandline.jobs.server.postgres.question import Described, RowsAsked, TypedQuestion, TypesAsked
+from strandline.jobs.server.postgres.system_catalog import Caller
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 from strandline.jobs.server.queries.pool import Cancelling
 from strandline.state_store.errors import StrandlineError
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.topics import Lag
-    from strandline.jobs.server.access.tokens import Token
-    from strandline.jobs.server.pg_values.parameters import Parameter
+    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.settings import SessionSettings
     from strandline.jobs.server.queries.worker import Answered, Question
     from strandline.jobs.server.state.by_key import Keyed

@@ -10,17 +10,24 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.server.http.requests import STALLED_SECONDS
-from strandline.jobs.server.pg_values.copied import copied_rows
-from strandline.jobs.server.pg_values.parameters import Parameter
-from strandline.jobs.server.pg_values.rows import data_rows, few_rows
-from strandline.jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, Refusal, SqlState, columns_of
 from strandline.jobs.server.postgres import messages
-from strandline.jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, SessionStatement, ShowSetting
 from strandline.jobs.server.postgres.failures import fields_of
 from strandline.jobs.server.postgres.messages import malformed, read_message
+from strandline.jobs.server.postgres.parameters import Parameter
 from strandline.jobs.server.postgres.result import FewRows
+from strandline.jobs.server.postgres.rows import copied_rows, data_rows, few_rows
 from strandline.jobs.server.postgres.session import Portal
-from strandline.jobs.server.postgres.statements import statements
+from strandline.jobs.server.postgres.statements import (
+    Copy,
+    Declare,
+    Done,
+    Fetch,
+    Query,
+    SessionStatement,
+    ShowSetting,
+    statements,
+)
+from strandline.jobs.server.postgres.wire_types import TEXT_FORMAT, UNSPECIFIED, Refusal, SqlState, columns_of
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from strandline.jobs.model.errors import (
     UnknownName,
 )
 from strandline.jobs.serve import errors as serving
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 from strandline.state_store import errors as store
 
 _STATES: Final[dict[type[store.StrandlineError], SqlState]] = {

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.options import bound
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
 from strandline.jobs.server.postgres import messages
 from strandline.jobs.server.postgres.asking import Asking, Bindings, Client
 from strandline.jobs.server.postgres.connection import Connection
@@ -24,6 +23,7 @@ from strandline.jobs.server.postgres.messages import malformed, read_message, re
 from strandline.jobs.server.postgres.result import Budget
 from strandline.jobs.server.postgres.session import ClientSession
 from strandline.jobs.server.postgres.settings import SessionSettings
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 from strandline.state_store.errors import InternalError
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 
 if TYPE_CHECKING:
     from asyncio import StreamReader
     from collections.abc import Mapping, Sequence
 
-    from strandline.jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.server.postgres.wire_types import WireColumn
 
 
 _LENGTH: Final = struct.Struct("!i")
@@ -119,7 +119,7 @@ def malformed(message: str, hint: str | None = None) -> Refusal:
     return Refusal(SqlState.PROTOCOL, message, hint=hint, fatal=True)
 
 
-# Messages to a client, as bytes. Rows are `jobs.server.pg_values.rows`'s, which writes them by the thousand.
+# Messages to a client, as bytes. Rows are `jobs.server.postgres.rows`'s, which writes them by the thousand.
 
 ENCRYPTED: Final = b"S"
 """The answer to a request for TLS that is granted; it is no message."""

@@ -16,11 +16,11 @@ from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.serve.readable import names_read, readable_named
-from strandline.jobs.server.pg_catalog.answer import SystemCatalog
-from strandline.jobs.server.pg_values.parameters import sql_of_value
-from strandline.jobs.server.pg_values.wire_types import UNSPECIFIED, Refusal, SqlState, oids_of, sent_type, told_oids
 from strandline.jobs.server.postgres.failures import line_and_column, place_of
+from strandline.jobs.server.postgres.parameters import sql_of_value
 from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
+from strandline.jobs.server.postgres.system_catalog import SystemCatalog
+from strandline.jobs.server.postgres.wire_types import UNSPECIFIED, Refusal, SqlState, oids_of, sent_type, told_oids
 from strandline.jobs.server.queries.worker import Answered, QueryRequest, answered, columns
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.terms import Terms
-    from strandline.jobs.server.access.tokens import Token
-    from strandline.jobs.server.pg_catalog.contents import Caller
-    from strandline.jobs.server.pg_values.parameters import Parameter
+    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.postgres.parameters import Parameter
+    from strandline.jobs.server.postgres.system_catalog import Caller
     from strandline.jobs.server.queries.worker import Shared
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model import types as t
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState, columns_of
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.server.pg_values.copied import CopyForm
-    from strandline.jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.server.postgres.rows import CopyForm
+    from strandline.jobs.server.postgres.wire_types import WireColumn
 
 HELD_BYTES: Final = 512 << 20
 """Of answers that clients have not taken yet, and of what their sessions keep: eight of the largest."""

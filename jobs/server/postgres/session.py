@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState, columns_of
-from strandline.jobs.server.postgres.commands import (
+from strandline.jobs.server.postgres.question import Described
+from strandline.jobs.server.postgres.result import FewRows, Result
+from strandline.jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATION, VERSIONS
+from strandline.jobs.server.postgres.statements import (
     Back,
     Begin,
     Close,
@@ -29,15 +31,13 @@ from strandline.jobs.server.postgres.commands import (
     Set,
     ShowSetting,
 )
-from strandline.jobs.server.postgres.question import Described
-from strandline.jobs.server.postgres.result import FewRows, Result
-from strandline.jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATION, VERSIONS
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState, columns_of
 from strandline.jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
     from strandline.jobs.serve.consistent_snapshot import Pinned
-    from strandline.jobs.server.pg_values.parameters import Parameter
     from strandline.jobs.server.postgres.asking import Asking
+    from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.result import Budget
     from strandline.jobs.server.postgres.settings import SessionSettings
 

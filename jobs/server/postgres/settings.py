@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.serve.topics import staleness
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,30 +10,160 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
-from strandline.jobs.server.pg_values.copied import BINARY, CSV, TEXT, CopyForm
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
-from strandline.jobs.server.postgres.commands import (
-    Back,
-    Begin,
-    Close,
-    Command,
-    Copy,
-    Deallocate,
-    Declare,
-    Done,
-    End,
-    Fetch,
-    Isolation,
-    Query,
-    Reset,
-    Savepoint,
-    SessionStatement,
-    Set,
-    ShowSetting,
-)
+from strandline.jobs.server.postgres.rows import BINARY, CSV, TEXT, CopyForm
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 from strandline.jobs.sql.size import check_characters
+
+
+@dataclass(frozen=True)
+class SessionStatement:
+    """One statement.
+
+    Attributes:
+        text: its text.
+        begin: where that begins in the text that the client sent, characters from 0.
+        command: what to do.
+    """
+
+    text: str
+    begin: int
+    command: _Command
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query, which another process answers."""
+
+
+@dataclass(frozen=True)
+class Declare:
+    """DECLARE … CURSOR FOR a query. `hold`: it outlives its transaction. `begin` is where the query begins."""
+
+    name: str
+    query: str
+    begin: int
+    hold: bool
+
+
+@dataclass(frozen=True)
+class Copy:
+    """COPY of the rows of a query to the client. `begin` is where the query begins."""
+
+    query: str
+    begin: int
+    form: CopyForm
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """FETCH or MOVE, forward; `count` None: all that is left."""
+
+    name: str
+    count: int | None
+    move: bool
+
+
+@dataclass(frozen=True)
+class Close:
+    """CLOSE of a cursor; None: of all."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Deallocate:
+    """DEALLOCATE of a prepared statement; None: of all."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Set:
+    """SET of a setting."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class ShowSetting:
+    """SHOW of a setting; None: of all."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Reset:
+    """RESET of a setting; None: of all."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Begin:
+    """BEGIN of a transaction; `isolation` empty: that of the session."""
+
+    isolation: str = ""
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """SET TRANSACTION ISOLATION LEVEL; `session`: of all transactions from now on."""
+
+    level: str
+    session: bool
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a transaction; `commit` False: ROLLBACK."""
+
+    commit: bool
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """SAVEPOINT: a place in a transaction to come back to."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Back:
+    """ROLLBACK TO a savepoint; `release`: RELEASE, after which it is none any more."""
+
+    name: str
+    release: bool
+
+
+@dataclass(frozen=True)
+class Done:
+    """A statement that has nothing to do here; `tag` is what a client hears."""
+
+    tag: str
+
+
+_Command = (
+    Query
+    | Declare
+    | Copy
+    | Fetch
+    | Close
+    | Deallocate
+    | Set
+    | ShowSetting
+    | Reset
+    | Begin
+    | Isolation
+    | End
+    | Savepoint
+    | Back
+    | Done
+)
+
 
 # The statement COPY … TO STDOUT: what is copied, and in which form.
 #
@@ -177,7 +307,7 @@ def statements(text: str) -> list[SessionStatement]:
     return found
 
 
-def _command(text: str, begin: int) -> Command:
+def _command(text: str, begin: int) -> _Command:
     word = re.split(r"\W", text, maxsplit=1)[0].upper()
     if word in _QUERIES or text.startswith("("):
         return Query()
@@ -225,11 +355,11 @@ def _count(text: str | None) -> int | None:
     return None if "ALL" in words else int(words[-1]) if words[-1].isdecimal() else 1
 
 
-def _declare(found: re.Match[str]) -> Command:
+def _declare(found: re.Match[str]) -> _Command:
     return Declare(name_of(found[1]), found[3], found.start(3), bool(found[2]))
 
 
-def _fetch(found: re.Match[str]) -> Command:
+def _fetch(found: re.Match[str]) -> _Command:
     return Fetch(name_of(found[3]), _count(found[2]), found[1].upper() == "MOVE")
 
 
@@ -237,7 +367,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text.replace(" ", r"\s+"), re.I | re.S)
 
 
-_COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Command]], ...]] = (
+_COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Command]], ...]] = (
     (_pattern(rf"(?:BEGIN|START TRANSACTION)\b.*?(?:{_LEVEL}.*)?"), lambda found: Begin(_level(found[1]))),
     (_pattern(r"(?:COMMIT|END)(?: WORK| TRANSACTION)?(?: AND NO CHAIN)?"), lambda _: End(True)),
     (_pattern(r"(?:ROLLBACK|ABORT)(?: WORK| TRANSACTION)?(?: AND NO CHAIN)?"), lambda _: End(False)),

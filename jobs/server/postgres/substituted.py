@@ -16,8 +16,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.server.pg_values.parameters import sql_of_value
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState, type_named
+from strandline.jobs.server.postgres.parameters import sql_of_value
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState, type_named
 from strandline.jobs.sql.from_text import tokenize
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.server.access.tokens import Token
+    from strandline.jobs.server.access.options import Token
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 

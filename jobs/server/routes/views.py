@@ -1,25 +1,37 @@
-"""`/v1/views`: what can be read, and where it stands."""
+"""`/v1/views`: what can be read, and where it stands; `/v1/lineage`: from which topics each view comes, and who reads
+it; `/v1/views/{view}/data-docs`: the page on what the expectations of a view came to.
+
+A browser that follows a link sends no token, so here it is told to ask for one: as the password, whatever the user.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from strandline.jobs.catalog.lineage import lineage
 from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.expect.data_docs import POLICY, read_docs
 from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.requests import named, reader_of, server_of
 from strandline.jobs.server.routes.operating import readiness
 from strandline.jobs.server.state.server import Server
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import StoreError, VersionGone
+from strandline.state_store.leases import living
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
+    from strandline.jobs.catalog.lineage import Node
     from strandline.state_store.paths import LakePath
 
 
@@ -138,3 +150,69 @@ def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
         "rows_per_second": moving.rows_per_second if moving else None,
         "replica": {"phase": replica.phase, "version": replica.version} if replica else None,
     }
+
+
+_EXAMPLE = {
+    "nodes": [
+        {"id": "topic/visits", "name": "visits", "role": "topic", "definition": "visits", "pipeline": "shop"},
+        {"id": "visits", "name": "visits", "role": "event log", "definition": "visits", "pipeline": "shop"},
+    ],
+    "edges": [["topic/visits", "visits"]],
+    "readers": {"visits": ["replica-7c1d"]},
+}
+
+
+@router.get("/v1/lineage", responses={200: {"content": {"application/json": {"example": _EXAMPLE}}}})
+async def graph(request: Request) -> Response:
+    """Topics, event logs, tables and views that the token allows to read, the ways between them, and by table the
+    readers that hold a lease."""
+    token = reader_of(request)
+    server = server_of(request)
+    catalog = server.catalogued.catalog
+    found = lineage(catalog.definitions(), lambda name: token.allows("read", *catalog.name_map.scopes_of(name)))
+    readers = await asyncio.to_thread(_readers, server, found.nodes)
+    readers = {catalog.name_map.of(name): each for name, each in readers.items()}
+    found = found.localized(catalog.name_map)
+    body = {
+        "nodes": [asdict(node) for node in found.nodes],
+        "edges": [list(edge) for edge in found.edges],
+        "readers": readers,
+    }
+    return Response(to_json(body), media_type="application/json")
+
+
+def _readers(server: Server, nodes: tuple[Node, ...]) -> dict[str, list[str]]:
+    now = log.now_ms()
+    listed = {
+        node.id: [lease.reader for lease in living(server.lake.table(node.id), now)]
+        for node in nodes
+        if node.role != "topic"
+    }
+    return {name: sorted(readers) for name, readers in listed.items() if readers}
+
+
+_HEADERS: Final = {
+    # It shows values of rows: nothing in it may run, and it belongs in nobody's cache.
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@router.get("/v1/views/{view}/data-docs")
+async def data_docs(request: Request, view: str) -> Response:
+    """The page, as HTML; 404 while the expectations of the view were never validated."""
+    try:
+        view = named(request, "read", view)
+    except Unauthenticated as error:
+        answer = failure(error)
+        answer.headers["WWW-Authenticate"] = 'Basic realm="a token of Strandline, as the password", charset="UTF-8"'
+        return answer
+    server = server_of(request)
+    server.catalogued.definition(view)
+    page = await asyncio.to_thread(read_docs, server.lake, view)
+    if page is None:
+        hint = "they are validated by Dagster, after each drain"
+        raise UnknownName(sentence("the expectations of '{}' were not validated yet", Name(view)), hint=hint)
+    return Response(page, headers=_HEADERS, media_type="text/html")

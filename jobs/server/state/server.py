@@ -20,16 +20,16 @@ from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.jobs.serve.topics import Topics
 from strandline.jobs.serve.watch import CommitWatch
-from strandline.jobs.server.access.tokens import EVERYTHING, Token, Tokens
-from strandline.jobs.server.changes.hub import Backlog, Hub
-from strandline.jobs.server.changes.versions import VersionProcesses
+from strandline.jobs.server.access.options import EVERYTHING, Token, Tokens
+from strandline.jobs.server.changes.events import VersionProcesses
+from strandline.jobs.server.changes.feed import Backlog
+from strandline.jobs.server.changes.hub import Hub
 from strandline.jobs.server.queries.pool import Queries
-from strandline.jobs.server.state.backends import store_opener
 from strandline.jobs.server.state.by_key import KeyedQueries
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.server.state.metrics import Metrics, PartialViewsCollector, Standing
 from strandline.jobs.server.state.partials import Partials
-from strandline.jobs.server.state.replicas import Replicas, reader_of
+from strandline.jobs.server.state.replicas import Replicas, reader_of, store_opener
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import marked, newest_version
 from strandline.state_store.errors import StoreError, StrandlineError, TableMissing

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from strandline.jobs.cli.main import app
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.server import listen
+from strandline.jobs.server import app as server
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Settings]:
     found: list[Settings] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STRANDLINE_SERVER__REPLICA", "lmdb")
-    monkeypatch.setattr(listen, "listen", lambda settings, *_, **__: found.append(settings))
+    monkeypatch.setattr(server, "listen", lambda settings, *_, **__: found.append(settings))
     return found
 
 

@@ -10,8 +10,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.expect.data_docs import write_docs
 from strandline.jobs.expect.verdict import Verdict
 from strandline.jobs.model.options import Expectation
-from strandline.jobs.server.access.options import ServerOptions
-from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.access.options import ServerOptions, make_token
 from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS

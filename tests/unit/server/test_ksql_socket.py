@@ -12,8 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from strandline.jobs.server.access.options import ServerOptions
-from strandline.jobs.server.access.tokens import make_token, revoke_token
+from strandline.jobs.server.access.options import ServerOptions, make_token, revoke_token
 from strandline.jobs.server.app import application
 from strandline.jobs.server.changes import hub
 from tests.support.served_lake import ServedLake

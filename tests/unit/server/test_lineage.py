@@ -6,8 +6,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from strandline.jobs.server.access.options import ServerOptions
-from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.access.options import ServerOptions, make_token
 from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until

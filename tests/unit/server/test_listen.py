@@ -60,7 +60,7 @@ def test_as_many_files_as_the_system_allows() -> None:
         "import resource as r\n"
         "_, most = r.getrlimit(r.RLIMIT_NOFILE)\n"
         "r.setrlimit(r.RLIMIT_NOFILE, (256, most))\n"
-        "from strandline.jobs.server.listen import allow_files\n"
+        "from strandline.jobs.server.app import allow_files\n"
         "allow_files(); allow_files()\n"
         "print(r.getrlimit(r.RLIMIT_NOFILE)[0] == min(most, 1 << 16) or r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )

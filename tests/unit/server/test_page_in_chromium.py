@@ -10,8 +10,7 @@ import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.access.options import ServerOptions
-from strandline.jobs.server.access.tokens import make_token
+from strandline.jobs.server.access.options import ServerOptions, make_token
 from strandline.jobs.server.app import application
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening

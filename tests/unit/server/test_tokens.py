@@ -12,8 +12,7 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.expect.data_docs import write_docs
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.server.access.options import ServerOptions
-from strandline.jobs.server.access.tokens import Tokens, make_token, revoke_token
+from strandline.jobs.server.access.options import ServerOptions, Tokens, make_token, revoke_token
 from strandline.jobs.server.app import application
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, SettingsError

@@ -17,7 +17,7 @@ from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
-from strandline.jobs.server.changes import versions
+from strandline.jobs.server.changes import events as versions
 from strandline.jobs.server.changes.events import Place
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS

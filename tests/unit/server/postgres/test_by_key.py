@@ -13,9 +13,9 @@ import pytest
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.server.pg_values.rows import data_rows, few_rows
-from strandline.jobs.server.pg_values.wire_types import columns_of
 from strandline.jobs.server.postgres.result import FewRows
+from strandline.jobs.server.postgres.rows import data_rows, few_rows
+from strandline.jobs.server.postgres.wire_types import columns_of
 from strandline.jobs.server.state.by_key import Keyed, KeyedQueries
 from tests.support.waiting import wait_until
 from tests.unit.server.postgres.test_drivers import answer_to, message

@@ -15,7 +15,7 @@ from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve import poller
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
-from strandline.jobs.server.state.backends import store_opener
+from strandline.jobs.server.state.replicas import store_opener
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.replicas.dynamodb import DynamoStore
 from strandline.state_store.replicas.lmdb import LmdbStore

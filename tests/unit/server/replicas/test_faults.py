@@ -15,7 +15,6 @@ from strandline.jobs.serve import poller
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
-from strandline.jobs.server.state import backends
 from strandline.jobs.server.state import replicas as module
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.state_store import leases
@@ -184,7 +183,7 @@ def test_a_server_whose_replica_failed_answers_from_the_table_and_is_not_ready(
         stores[-1].fault = stores[0].fault
         return stores[-1]
 
-    monkeypatch.setattr(backends, "open_rocksdb", opened)
+    monkeypatch.setattr(module, "open_rocksdb", opened)
     app = application(served.settings, ServerOptions(tmp_path / "server", queries=1, wait_seconds=30.0))
     with TestClient(app, "http://127.0.0.1") as client:
         row = "/v1/views/by_town/rows/Rome"

@@ -3,6 +3,10 @@
 ┌ D ┬ length ┬ columns ┬ length ┬ value ┬ length ┬ value ┐
 │1 B│  4 B   │   2 B   │  4 B   │       │  4 B   │       │   a length of −1: NULL, without a value
 └───┴────────┴─────────┴────────┴───────┴────────┴───────┘
+
+Rows as the data of COPY … TO STDOUT: text, CSV or binary, a message for each row, thousands at a time.
+
+Lines and values are joined by Arrow, as DataRow messages are. A binary row has the bytes of a DataRow.
 """
 
 from __future__ import annotations
@@ -17,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.serve.format import to_json
 from strandline.jobs.serve.values import python_rows
-from strandline.jobs.server.pg_values.wire_types import BINARY_FORMAT, TEXT_FORMAT, element_of, oid_of
+from strandline.jobs.server.postgres.wire_types import BINARY_FORMAT, TEXT_FORMAT, element_of, oid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from strandline.jobs.server.pg_values.wire_types import WireColumn
+    from strandline.jobs.server.postgres.wire_types import WireColumn
 
 
 # A column's values in the text format, as bytes: what PostgreSQL prints with `DateStyle = ISO`, `TimeZone = UTC`.
@@ -35,7 +39,7 @@ _QUOTED: Final = frozenset('{}",\\ \t\n\r\v\f')
 """An array's element that has one of these stands in quotes."""
 
 
-def text_cells(values: pa.Array, sql_type: SqlType) -> pa.Array:
+def _text_cells(values: pa.Array, sql_type: SqlType) -> pa.Array:
     """The values as a binary array; null for NULL."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -80,7 +84,7 @@ def _each(texts: Iterable[str | None]) -> pa.Array:
 
 
 def _array_texts(values: pa.Array, element: SqlType) -> Iterable[str | None]:
-    texts = iter(text_cells(values.flatten(), element).to_pylist())
+    texts = iter(_text_cells(values.flatten(), element).to_pylist())
     for size in values.value_lengths().to_pylist():
         yield None if size is None else "{" + ",".join(_element(next(texts)) for _ in range(size)) + "}"
 
@@ -126,7 +130,7 @@ _LAYOUTS: Final = {
 }
 
 
-def fixed(values: Any, form: str) -> pa.Array:
+def _fixed(values: Any, form: str) -> pa.Array:
     """Numbers as a binary array, each of the same size.
 
     Args:
@@ -141,7 +145,7 @@ def fixed(values: Any, form: str) -> pa.Array:
     return found.cast(pa.binary())
 
 
-def binary_cells(values: pa.Array, sql_type: SqlType) -> pa.Array:
+def _binary_cells(values: pa.Array, sql_type: SqlType) -> pa.Array:
     """The values as a binary array; null for NULL."""
     import pyarrow as pa
 
@@ -156,7 +160,7 @@ def binary_cells(values: pa.Array, sql_type: SqlType) -> pa.Array:
         case BaseType.ARRAY if (element := element_of(sql_type)) is not None:
             return pa.array(_arrays(values, element), pa.binary())
         case _:
-            return text_cells(values, sql_type)
+            return _text_cells(values, sql_type)
 
 
 def _numbers(values: pa.Array, layout: _Layout) -> pa.Array:
@@ -166,7 +170,7 @@ def _numbers(values: pa.Array, layout: _Layout) -> pa.Array:
     numbers = pc.fill_null(values.cast(layout.arrow), 0).to_numpy(zero_copy_only=False)
     if (layout.minus, layout.times) != (0, 1):
         numbers = numbers * layout.times - layout.minus
-    found = fixed(numbers, layout.form)
+    found = _fixed(numbers, layout.form)
     return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.binary())) if values.null_count else found
 
 
@@ -190,7 +194,7 @@ def numeric(value: Decimal) -> bytes:
 
 def _arrays(values: pa.Array, element: SqlType) -> Iterable[bytes | None]:
     """Arrays of one dimension: whether there are NULLs, the elements' oid, how many, the first index, the elements."""
-    cells = iter(binary_cells(values.flatten(), element).to_pylist())
+    cells = iter(_binary_cells(values.flatten(), element).to_pylist())
     for size in values.value_lengths().to_pylist():
         if size is None:
             yield None
@@ -205,7 +209,7 @@ def _arrays(values: pa.Array, element: SqlType) -> Iterable[bytes | None]:
         )
 
 
-BATCH_ROWS: Final = 4096
+_BATCH_ROWS: Final = 4096
 """A few hundred kilobytes, made in a few milliseconds: the event loop belongs to all clients."""
 _KIND: Final = b"D"
 _HEAD_BYTES: Final = 6
@@ -222,7 +226,7 @@ def data_rows(
         formats: of each column, text (0) or binary (1).
         kind: of the messages.
     """
-    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+    for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
         if batch.num_rows:
             yield _messages(batch, columns, formats, kind)
 
@@ -254,7 +258,7 @@ def _writer(sql_type: SqlType, form: int) -> Callable[[Any], bytes]:
     plain = _PLAIN.get((sql_type.base, form))
     if plain is not None:
         return plain
-    cells = text_cells if form == TEXT_FORMAT else binary_cells
+    cells = _text_cells if form == TEXT_FORMAT else _binary_cells
 
     def write(value: Any) -> bytes:
         import pyarrow as pa
@@ -302,11 +306,132 @@ def _messages(batch: pa.RecordBatch, columns: Sequence[WireColumn], formats: Seq
     parts: list[Any] = []
     sizes = np.full(batch.num_rows, _HEAD_BYTES, dtype=np.int64)
     for values, column, form in zip(batch.columns, columns, formats, strict=True):
-        cells = text_cells(values, column.type) if form == TEXT_FORMAT else binary_cells(values, column.type)
+        cells = _text_cells(values, column.type) if form == TEXT_FORMAT else _binary_cells(values, column.type)
         lengths = pc.fill_null(pc.binary_length(cells), -1).to_numpy(zero_copy_only=False)
         sizes += np.maximum(lengths, 0) + _LENGTH_BYTES
-        parts += [fixed(lengths, ">i4"), pc.fill_null(cells, b"")]
+        parts += [_fixed(lengths, ">i4"), pc.fill_null(cells, b"")]
     count = len(columns).to_bytes(2, "big")
-    head = [pa.scalar(kind), fixed(sizes, ">i4"), pa.scalar(count)]
+    head = [pa.scalar(kind), _fixed(sizes, ">i4"), pa.scalar(count)]
     joined = pc.binary_join_element_wise(*head, *parts, pa.scalar(b""))
     return memoryview(joined.buffers()[2])[: int(sizes.sum()) + batch.num_rows]
+
+
+TEXT: Final = "text"
+CSV: Final = "csv"
+BINARY: Final = "binary"
+
+_DATA: Final = b"d"
+_BEGIN: Final = b"H"
+_DONE: Final = b"c"
+_BINARY_HEAD: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_BINARY_END: Final = struct.pack("!h", -1)
+_ESCAPED: Final = (
+    ("\\", "\\\\"),
+    ("\n", "\\n"),
+    ("\r", "\\r"),
+    ("\t", "\\t"),
+    ("\b", "\\b"),
+    ("\f", "\\f"),
+    ("\v", "\\v"),
+)
+"""What text has a backslash for, and how; the backslash first."""
+
+
+@dataclass(frozen=True)
+class CopyForm:
+    """How rows are written.
+
+    Attributes:
+        kind: TEXT, CSV or BINARY.
+        null: what stands for NULL.
+        header: the names of the columns come first.
+        quote, escape: of CSV; without an escape a quote is doubled.
+    """
+
+    kind: str
+    delimiter: str = "\t"
+    null: str = "\\N"
+    header: bool = False
+    quote: str = '"'
+    escape: str = ""
+
+
+def copied_rows(rows: pa.Table, columns: Sequence[WireColumn], form: CopyForm) -> Iterator[bytes | memoryview]:
+    """The messages of a COPY, from its beginning to its end."""
+    code = BINARY_FORMAT if form.kind == BINARY else TEXT_FORMAT
+    yield _message(_BEGIN, struct.pack(f"!bh{len(columns)}h", code, len(columns), *[code] * len(columns)))
+    if form.kind == BINARY:
+        yield from _binary(rows, columns)
+    else:
+        if form.header:
+            yield _message(_DATA, _line([column.name for column in columns], form))
+        for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
+            if batch.num_rows:
+                yield _lines(batch, columns, form)
+    yield _message(_DONE)
+
+
+def _binary(rows: pa.Table, columns: Sequence[WireColumn]) -> Iterator[bytes | memoryview]:
+    """As PostgreSQL cuts it: what comes before all rows is in the message of the first one."""
+    formats = [BINARY_FORMAT] * len(columns)
+    if not rows.num_rows:
+        yield _message(_DATA, _BINARY_HEAD + _BINARY_END)
+        return
+    (first,) = data_rows(rows.slice(0, 1), columns, formats)
+    yield _message(_DATA, _BINARY_HEAD + bytes(first[1 + _LENGTH_BYTES :]))
+    yield from data_rows(rows.slice(1), columns, formats, _DATA)
+    yield _message(_DATA, _BINARY_END)
+
+
+def _lines(batch: pa.RecordBatch, columns: Sequence[WireColumn], form: CopyForm) -> memoryview:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = [_cells(values, column, form) for values, column in zip(batch.columns, columns, strict=True)]
+    lines = pc.binary_join_element_wise(*cells, pa.scalar(form.delimiter.encode())) if len(cells) > 1 else cells[0]
+    sizes = pc.binary_length(lines).to_numpy(zero_copy_only=False).astype(np.int64) + _LENGTH_BYTES + 1
+    parts = [pa.scalar(_DATA), _fixed(sizes, ">i4"), lines, pa.scalar(b"\n")]
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b""))
+    return memoryview(joined.buffers()[2])[: int(sizes.sum()) + batch.num_rows]
+
+
+def _cells(values: pa.Array, column: WireColumn, form: CopyForm) -> pa.Array:
+    """The values as they stand in a line."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    written = _written(_text_cells(values, column.type), form)
+    return pc.fill_null(written, pa.scalar(form.null.encode(), pa.binary()))
+
+
+def _line(names: Sequence[str], form: CopyForm) -> bytes:
+    import pyarrow as pa
+
+    cells = _written(pa.array([name.encode() for name in names], pa.binary()), form)
+    return form.delimiter.encode().join(cells.to_pylist()) + b"\n"
+
+
+def _written(cells: pa.Array, form: CopyForm) -> pa.Array:
+    """Texts with what would be read as a delimiter, a line's end or NULL marked; null stays."""
+    import pyarrow.compute as pc
+
+    def replaced(found: Any, old: str, new: str) -> Any:
+        return pc.replace_substring(found, old.encode(), new.encode())
+
+    if form.kind == TEXT:
+        for character, mark in _ESCAPED:
+            cells = replaced(cells, character, mark)
+        return cells if form.delimiter == "\t" else replaced(cells, form.delimiter, f"\\{form.delimiter}")
+    escape = form.escape or form.quote
+    doubled = cells if escape == form.quote else replaced(cells, escape, escape * 2)
+    doubled = replaced(doubled, form.quote, escape + form.quote)
+    marked = pc.equal(cells, form.null.encode())
+    for character in (form.delimiter, form.quote, "\n", "\r", "\\."):
+        marked = pc.or_(marked, pc.match_substring(cells, character.encode()))
+    quoted = pc.binary_join_element_wise(form.quote.encode(), doubled, form.quote.encode(), b"")
+    return pc.if_else(marked, quoted, cells)
+
+
+def _message(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + struct.pack("!i", len(body) + _LENGTH_BYTES) + body

@@ -1,7 +1,7 @@
-"""The parameters of a statement: bytes as a client sends them, and the SQL that stands for them.
+r"""The parameters of a statement: bytes as a client sends them, and the SQL that stands for them.
 
     oid 23, binary, 00 00 00 05  ──read──> '5'  ──sql──> 5
-    oid 17, text, '\\x00ff'       ──read──> '\\x00ff'  ──sql──> TO_BYTES('00ff', 'hex')
+    oid 17, text, '\x00ff'       ──read──> '\x00ff'  ──sql──> TO_BYTES('00ff', 'hex')
 
 A value becomes a literal of its type and never a piece of text, so nothing in it can change what the statement means.
 """
@@ -18,15 +18,8 @@ from uuid import UUID
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.server.pg_values.rows import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
-from strandline.jobs.server.pg_values.wire_types import (
-    NUMERIC,
-    TEXT_FORMAT,
-    UNSPECIFIED,
-    Refusal,
-    SqlState,
-    element_oid,
-)
+from strandline.jobs.server.postgres.rows import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
+from strandline.jobs.server.postgres.wire_types import NUMERIC, TEXT_FORMAT, UNSPECIFIED, Refusal, SqlState, element_oid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +59,7 @@ def _none(text: str) -> Refusal:
     return Refusal(SqlState.BAD_TEXT, f"the parameter '{text[:40]}' is no array of one dimension")
 
 
-Plain = str | None | list[str | None]
+_Plain = str | None | list[str | None]
 """A value as PostgreSQL's text, None for NULL; an array as a list of those."""
 
 _UNIX: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -98,7 +91,7 @@ class Parameter:
         """The parameter with the oid that the server has told the client, where the client gave none."""
         return self if self.oid != UNSPECIFIED else replace(self, oid=oid)
 
-    def read(self) -> Plain:
+    def read(self) -> _Plain:
         """The value.
 
         Raises:
@@ -114,7 +107,7 @@ class Parameter:
         return _binary(self.oid, self.value)
 
 
-def sql_of_value(value: Plain, sql_type: SqlType) -> str:
+def sql_of_value(value: _Plain, sql_type: SqlType) -> str:
     """The value as a literal of the language.
 
     Raises:

@@ -31,7 +31,7 @@ _VARIABLE: Final = -1
 
 
 @dataclass(frozen=True)
-class WireType:
+class _WireType:
     """A type of PostgreSQL's.
 
     Attributes:
@@ -61,31 +61,31 @@ class WireColumn:
     modifier: int
 
 
-PLAIN: Final[dict[BaseType, WireType]] = {
-    BaseType.BOOLEAN: WireType(16, "bool", "boolean", 1, 1000, "B"),
-    BaseType.BYTES: WireType(17, "bytea", "bytea", _VARIABLE, 1001, "U"),
-    BaseType.BIGINT: WireType(20, "int8", "bigint", 8, 1016, "N"),
-    BaseType.INT: WireType(23, "int4", "integer", 4, 1007, "N"),
-    BaseType.VARCHAR: WireType(TEXT, "text", "text", _VARIABLE, 1009, "S"),
-    BaseType.DOUBLE: WireType(701, "float8", "double precision", 8, 1022, "N"),
-    BaseType.DATE: WireType(1082, "date", "date", 4, 1182, "D"),
-    BaseType.TIME: WireType(1083, "time", "time without time zone", 8, 1183, "D"),
-    BaseType.TIMESTAMP: WireType(1184, "timestamptz", "timestamp with time zone", 8, 1185, "D"),
-    BaseType.DECIMAL: WireType(NUMERIC, "numeric", "numeric", _VARIABLE, 1231, "N"),
-    BaseType.STRUCT: WireType(JSON, "json", "json", _VARIABLE, 199, "U"),
+PLAIN: Final[dict[BaseType, _WireType]] = {
+    BaseType.BOOLEAN: _WireType(16, "bool", "boolean", 1, 1000, "B"),
+    BaseType.BYTES: _WireType(17, "bytea", "bytea", _VARIABLE, 1001, "U"),
+    BaseType.BIGINT: _WireType(20, "int8", "bigint", 8, 1016, "N"),
+    BaseType.INT: _WireType(23, "int4", "integer", 4, 1007, "N"),
+    BaseType.VARCHAR: _WireType(TEXT, "text", "text", _VARIABLE, 1009, "S"),
+    BaseType.DOUBLE: _WireType(701, "float8", "double precision", 8, 1022, "N"),
+    BaseType.DATE: _WireType(1082, "date", "date", 4, 1182, "D"),
+    BaseType.TIME: _WireType(1083, "time", "time without time zone", 8, 1183, "D"),
+    BaseType.TIMESTAMP: _WireType(1184, "timestamptz", "timestamp with time zone", 8, 1185, "D"),
+    BaseType.DECIMAL: _WireType(NUMERIC, "numeric", "numeric", _VARIABLE, 1231, "N"),
+    BaseType.STRUCT: _WireType(JSON, "json", "json", _VARIABLE, 199, "U"),
 }
 OTHERS: Final = (
-    WireType(18, "char", '"char"', 1, 1002, "Z"),
-    WireType(19, "name", "name", 64, 1003, "S"),
-    WireType(21, "int2", "smallint", 2, 1005, "N"),
-    WireType(26, "oid", "oid", 4, 1028, "N"),
-    WireType(700, "float4", "real", 4, 1021, "N"),
-    WireType(705, "unknown", "unknown", -2, 0, "X"),
-    WireType(1042, "bpchar", "character", _VARIABLE, 1014, "S"),
-    WireType(1043, "varchar", "character varying", _VARIABLE, 1015, "S"),
-    WireType(1114, "timestamp", "timestamp without time zone", 8, 1115, "D"),
-    WireType(2950, "uuid", "uuid", 16, 2951, "U"),
-    WireType(3802, "jsonb", "jsonb", _VARIABLE, 3807, "U"),
+    _WireType(18, "char", '"char"', 1, 1002, "Z"),
+    _WireType(19, "name", "name", 64, 1003, "S"),
+    _WireType(21, "int2", "smallint", 2, 1005, "N"),
+    _WireType(26, "oid", "oid", 4, 1028, "N"),
+    _WireType(700, "float4", "real", 4, 1021, "N"),
+    _WireType(705, "unknown", "unknown", -2, 0, "X"),
+    _WireType(1042, "bpchar", "character", _VARIABLE, 1014, "S"),
+    _WireType(1043, "varchar", "character varying", _VARIABLE, 1015, "S"),
+    _WireType(1114, "timestamp", "timestamp without time zone", 8, 1115, "D"),
+    _WireType(2950, "uuid", "uuid", 16, 2951, "U"),
+    _WireType(3802, "jsonb", "jsonb", _VARIABLE, 3807, "U"),
 )
 """Types that clients send or ask for and no column has."""
 
@@ -171,11 +171,11 @@ def modifier_of(sql_type: SqlType) -> int:
     return ((sql_type.precision << 16) | sql_type.scale) + 4
 
 
-def shown_type(sql_type: SqlType) -> str:
+def _shown_type(sql_type: SqlType) -> str:
     """The type as PostgreSQL writes it."""
     element = element_of(sql_type)
     if element is not None:
-        return f"{shown_type(element)}[]"
+        return f"{_shown_type(element)}[]"
     if sql_type.base is BaseType.DECIMAL:
         return f"numeric({sql_type.precision},{sql_type.scale})"
     return _wire(sql_type).sql
@@ -194,7 +194,7 @@ def size_of(sql_type: SqlType) -> int:
     return _VARIABLE if sql_type.base is BaseType.ARRAY else _wire(sql_type).size
 
 
-def _wire(sql_type: SqlType) -> WireType:
+def _wire(sql_type: SqlType) -> _WireType:
     match sql_type.base:
         case BaseType.ARRAY | BaseType.MAP:
             return PLAIN[BaseType.STRUCT]

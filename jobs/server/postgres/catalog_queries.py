@@ -1,15 +1,21 @@
-"""Queries over the system catalog, from PostgreSQL's dialect to DuckDB's, over the tables of `parts`.
+"""Queries over the system catalog, from PostgreSQL's dialect to DuckDB's, over tables that are made for one query.
 
 pg_catalog.pg_class c           pgc.pg_class AS c
 pg_catalog.format_type(…)       pgf.format_type(…)
 c.relname OPERATOR(…~) '^x$'    REGEXP_MATCHES(c.relname, '^x$')
 'by_town'::regclass             pgf.regclass('by_town')
+
+The tables, views and functions of the system catalog, as SQL; a query has those that it names, and what they need.
+
+To make them all takes a few hundred milliseconds, to make what one query of psql's names a few.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sqlglot import exp, parse_one
@@ -19,14 +25,64 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.parsers.postgres import PostgresParser
 
-from strandline.jobs.server.pg_catalog.parts import FUNCTIONS, INFORMATION, TABLES
-from strandline.jobs.server.pg_values.parameters import array_elements
-from strandline.jobs.server.pg_values.wire_types import Refusal, SqlState
+from strandline.jobs.server.postgres.parameters import array_elements
+from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from strandline.jobs.server.pg_catalog.parts import CatalogStatement
+TABLES: Final = "pgc"
+"""The schema that stands for pg_catalog: DuckDB has one of that name, which is about DuckDB."""
+FUNCTIONS: Final = "pgf"
+"""The schema of the functions: DuckDB's own of the same name have another answer."""
+_INFORMATION: Final = "ischema"
+"""The schema that stands for information_schema."""
+
+_FILES: Final = ("pg_catalog.sql", "absent.sql", "functions.sql", "information_schema.sql")
+_BEGINNING: Final = re.compile(rf"^(CREATE|INSERT)\s[A-Z ]*?\b((?:{TABLES}|{FUNCTIONS}|{_INFORMATION})\.?\w*)", re.M)
+_NAMED: Final = re.compile(rf"\b(?:{TABLES}|{FUNCTIONS}|{_INFORMATION})\.\w+")
+
+
+@dataclass(frozen=True)
+class CatalogStatement:
+    """One statement of the files.
+
+    Attributes:
+        name: of what it makes or fills, with its schema; of a schema, that alone.
+        needs: the names of other parts in it.
+    """
+
+    name: str
+    sql: str
+    needs: frozenset[str]
+
+
+@cache
+def read_parts() -> tuple[CatalogStatement, ...]:
+    """All parts, each after what it needs."""
+    found: list[CatalogStatement] = []
+    for file in _FILES:
+        text = Path(__file__).with_name(file).read_text()
+        begins = list(_BEGINNING.finditer(text))
+        ends = [*(each.start() for each in begins[1:]), len(text)]
+        for begin, end in zip(begins, ends, strict=True):
+            sql = text[begin.start() : end]
+            found.append(CatalogStatement(begin[2], sql, frozenset(_NAMED.findall(sql)) - {begin[2]}))
+    return tuple(found)
+
+
+def needed(parts: Collection[CatalogStatement], names: Collection[str]) -> list[CatalogStatement]:
+    """The parts of these names with all that they need, in the order in which they are made."""
+    by_name: dict[str, set[str]] = {}
+    for part in parts:
+        by_name.setdefault(part.name, set()).update(part.needs)
+    todo, wanted = list(names), set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in wanted:
+            wanted.add(name)
+            todo += by_name.get(name, ())
+    return [part for part in parts if "." not in part.name or part.name in wanted]
 
 
 # Casts and types of PostgreSQL in queries over the system catalog, as DuckDB's.
@@ -54,12 +110,12 @@ _OBJECTS: Final = {
 """{type: the functions from a text to an oid, and back to a text}."""
 
 
-def readable(text: str) -> str:
+def _readable(text: str) -> str:
     """The text as sqlglot reads it: `_oid`, PostgreSQL's other name of `oid[]`, and quotes around `AS select`."""
     return _KEYWORD_NAME.sub(lambda found: f'AS "{found[1].lower()}"', _ARRAY_OF.sub(r"::_\1", text))
 
 
-def cast_around(parameter: exp.Expr) -> str:
+def _cast_around(parameter: exp.Expr) -> str:
     """The type that stands around a parameter, as PostgreSQL writes it; empty where none does."""
     above = parameter.parent
     if isinstance(above, exp.Cast):
@@ -68,7 +124,7 @@ def cast_around(parameter: exp.Expr) -> str:
     return "text[]" if isinstance(within, exp.Any | exp.All) else ""
 
 
-def translated_cast(cast: exp.Cast) -> exp.Expr:
+def _translated_cast(cast: exp.Cast) -> exp.Expr:
     """A cast as DuckDB has it."""
     if cast.to.is_type(exp.DType.ARRAY) and cast.this.is_string:
         elements = [exp.null() if each is None else exp.Literal.string(each) for each in array_elements(cast.this.name)]
@@ -84,20 +140,20 @@ def translated_cast(cast: exp.Cast) -> exp.Expr:
         return exp.cast(cast.this, "bigint")
     if name in _OBJECTS:
         to_oid, to_text = _OBJECTS[name]
-        return call(to_oid if cast.this.is_string and to_oid else to_text, [cast.this])
+        return _call(to_oid if cast.this.is_string and to_oid else to_text, [cast.this])
     if name == "regtype":
         arguments = [cast.this] if cast.this.is_string else [cast.this, exp.null()]
-        return call("to_regtype" if cast.this.is_string else "format_type", arguments)
+        return _call("to_regtype" if cast.this.is_string else "format_type", arguments)
     return exp.cast(cast.this, name, dialect="postgres") if schema else cast
 
 
-def call(name: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
+def _call(name: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
     """A call of one of our functions."""
     made = exp.Anonymous(this=name, expressions=list(arguments))
     return exp.Dot(this=exp.to_identifier(FUNCTIONS), expression=made)
 
 
-_SCHEMAS: Final = {"pg_catalog": TABLES, "": TABLES, "information_schema": INFORMATION}
+_SCHEMAS: Final = {"pg_catalog": TABLES, "": TABLES, "information_schema": _INFORMATION}
 _ROW_MAKERS: Final = (exp.Unnest, exp.Explode, exp.GenerateSeries, exp.ExplodingGenerateSeries)
 """The functions that FROM may hold beside tables: they make rows of their arguments alone, and open no file."""
 _CALL: Final = re.compile(r"([a-z_0-9]+)\s*(?:\(|$)")
@@ -145,7 +201,7 @@ class CatalogQuery:
         texts = dict(enumerate(values, 1))
 
         def put(node: exp.Expr) -> exp.Expr:
-            number = parameter_number(node)
+            number = _parameter_number(node)
             return node if number not in texts else parse_one(texts[number], read="postgres")
 
         tree = self.tree.transform(put)
@@ -156,9 +212,9 @@ class CatalogQuery:
         """{number: the type that a cast gives the parameter, as PostgreSQL writes it; empty without one}."""
         found: dict[int, str] = {}
         for node in self.tree.walk():
-            number = parameter_number(node)
+            number = _parameter_number(node)
             if number:
-                found[number] = found.get(number) or cast_around(node)
+                found[number] = found.get(number) or _cast_around(node)
         return found
 
     def duckdb(self, functions: Collection[str]) -> str:
@@ -177,7 +233,7 @@ class CatalogQuery:
 
     def names(self, text: str) -> set[str]:
         """The names of parts in the text that `duckdb` made."""
-        found = re.findall(rf'\b({TABLES}|{FUNCTIONS}|{INFORMATION})\."?(\w+)', text)
+        found = re.findall(rf'\b({TABLES}|{FUNCTIONS}|{_INFORMATION})\."?(\w+)', text)
         return {f"{schema}.{name.lower()}" for schema, name in found}
 
 
@@ -191,7 +247,7 @@ def catalog_query(text: str, parts: Collection[CatalogStatement], relations: Col
         Refusal: it reads a table of pg_catalog that is not there.
     """
     try:
-        tree = parse_one(readable(text), read=_Postgres)
+        tree = parse_one(_readable(text), read=_Postgres)
     except SqlglotError:
         return None
     if not isinstance(tree, exp.Query) or tree.args.get("into") is not None:
@@ -224,7 +280,7 @@ def _check_there(table: exp.Table, made: Collection[str]) -> None:
         raise Refusal(SqlState.UNKNOWN_TABLE, f"there is no {table.db}.{table.name} here", hint=hint)
 
 
-def parameter_number(node: exp.Expr) -> int:
+def _parameter_number(node: exp.Expr) -> int:
     """The number of a parameter, `$1`; 0 for every other node."""
     if isinstance(node, exp.Parameter) and node.name.isdecimal():
         return int(node.name)
@@ -272,7 +328,7 @@ def _translated(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
         case exp.Operator():
             return _operator(node)
         case exp.Cast():
-            return translated_cast(node)
+            return _translated_cast(node)
         case exp.Dot() if isinstance(node.expression, exp.Func) and node.this.sql().lower() in _SCHEMAS:
             return _function(node.expression, functions)
         case exp.Bracket() if isinstance(node.this, exp.Column) and node.this.name in _FROM_ZERO:
@@ -290,7 +346,7 @@ def _translated(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
 
 def _column(node: exp.Column) -> exp.Expr:
     if not node.table and node.name in _ROLES and not node.this.quoted:
-        role = call("current_user", [])
+        role = _call("current_user", [])
         return exp.alias_(role, node.name, quoted=True) if isinstance(node.parent, exp.Select) else role
     if node.name in _OF_THE_STORE:
         nothing = exp.cast(exp.null(), "bigint")
@@ -353,5 +409,5 @@ def _function(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
     if name not in functions:
         return node
     if isinstance(node, exp.Anonymous):
-        return call(name, node.expressions)
-    return call(name, [each for each in node.iter_expressions() if isinstance(each, exp.Expression)])
+        return _call(name, node.expressions)
+    return _call(name, [each for each in node.iter_expressions() if isinstance(each, exp.Expression)])
