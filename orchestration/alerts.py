@@ -29,8 +29,7 @@ from dagster._core.storage.asset_check_execution_record import (
 
 from strandline.jobs.model.options import Severity
 from strandline.jobs.model.settings import AlertSettings, Settings
-from strandline.jobs.operate.acknowledged import Acknowledgement, acknowledgements, forget
-from strandline.jobs.operate.watch import Alert, alerts
+from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledgements, alerts, forget
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout
 

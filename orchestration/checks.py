@@ -24,9 +24,8 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.quality.checks import HEALTH_CHECKS, PROOFS, HealthChecks, prove, with_quarantine
 from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import HEALTH_CHECKS, HealthChecks
-from strandline.jobs.operate.quality.proofs import PROOFS, prove, with_quarantine
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.metadata import data_docs
 from strandline.orchestration.roles import identifier

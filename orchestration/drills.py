@@ -14,9 +14,7 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.backup.image import numbers
 from strandline.jobs.operate.drills.history import DrillResult, record
-from strandline.jobs.operate.drills.plan import plan_drills
-from strandline.jobs.operate.drills.run import run_drill
-from strandline.jobs.operate.drills.scenarios import SCENARIOS
+from strandline.jobs.operate.drills.scenarios import SCENARIOS, plan_drills, run_drill
 from strandline.orchestration.roles import identifier
 from strandline.orchestration.translator import Translator
 from strandline.state_store.layout import LakeLayout

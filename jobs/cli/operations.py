@@ -166,8 +166,7 @@ def drill(
     with exit_codes():
         from strandline.jobs.cli.shown import show_drill_plan, show_drills
         from strandline.jobs.operate.drills.history import record
-        from strandline.jobs.operate.drills.plan import plan_drills
-        from strandline.jobs.operate.drills.run import run_drill
+        from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
         from strandline.state_store.errors import DiskFailed, StorageDenied
         from strandline.state_store.layout import LakeLayout
 
@@ -275,7 +274,7 @@ def acknowledge(
         from getpass import getuser
 
         from strandline.jobs.model.errors import UnknownName
-        from strandline.jobs.operate.acknowledged import acknowledge as take
+        from strandline.jobs.operate.watch import acknowledge as take
         from strandline.jobs.operate.watch import alerts
         from strandline.state_store.delta.log import now_ms
         from strandline.state_store.layout import LakeLayout, check_lake

@@ -20,12 +20,10 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.model.definitions import View
-from strandline.jobs.operate.acknowledged import acknowledgements
 from strandline.jobs.operate.assurance import assurances
-from strandline.jobs.operate.maintenance.log_costs import log_costs
-from strandline.jobs.operate.verify.findings import Check, counted, sized
-from strandline.jobs.operate.verify.proved import note_proofs
-from strandline.jobs.operate.watch import alerts
+from strandline.jobs.operate.maintenance.plan import log_costs
+from strandline.jobs.operate.verify.findings import Check, counted, note_proofs, sized
+from strandline.jobs.operate.watch import acknowledgements, alerts
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta.log import now_ms
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.assurance import Assurance
     from strandline.jobs.operate.drills.history import DrillResult
-    from strandline.jobs.operate.drills.plan import Drill
+    from strandline.jobs.operate.drills.scenarios import Drill
     from strandline.jobs.operate.maintenance.execute import MaintenanceResult
     from strandline.jobs.run.heartbeat import Heartbeat
 

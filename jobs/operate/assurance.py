@@ -25,7 +25,7 @@ from strandline.jobs.model.options import Ownership
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances
-from strandline.jobs.operate.verify.proved import last_proof
+from strandline.jobs.operate.verify.findings import last_proof
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads

@@ -30,9 +30,8 @@ from strandline.jobs.model.stage_columns import key_names, storage_of, visible_c
 from strandline.jobs.model.types import BIGINT, DATE, TIMESTAMP
 from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.findings import counted
-from strandline.jobs.operate.verify.opened import Opened, opened
 from strandline.jobs.operate.verify.recompute import PartRows, check_recompute
-from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.subjects import Opened, opened, subjects
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.state_store.delta import reader

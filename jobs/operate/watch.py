@@ -10,11 +10,25 @@
 | `stale` | a view is staler than its FRESHNESS |
 | `lease` | a reader's lease has ended, or ends within a day: what it needs may go then |
 | `broken` | a definition's file does not read back |
+
+Acknowledgements of alerts: who takes care of one, until when.
+
+    firing ──acknowledge──> acknowledged ──over──> resolved
+      ^                          │
+      └────── its time is up ────┘
+
+    <lake>/acknowledged/<hash of the alert's identity>.json
+
+An acknowledgement holds until its alert is over, and at most for its hours: what somebody has taken, and forgotten, is
+told again. It is a file of its own, so that whoever acknowledges and whoever watches never write the same one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,22 +37,26 @@ from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import Ownership
+from strandline.jobs.operate.quality.checks import HealthChecks
 from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store import leases
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import CorruptState
+from strandline.state_store.files import make_folder, remove_file
+from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout, name_of
-from strandline.state_store.paths import folders_in
+from strandline.state_store.paths import files_in, folders_in
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from strandline.jobs.model.options import Severity
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.heartbeat import Heartbeat
+    from strandline.state_store.paths import LakePath
+
 
 LEASE_ENDS_WITHIN_MS: Final = 86_400_000
 """A living reader renews its lease of a week every minute: one with a day left has been away for six."""
@@ -163,3 +181,64 @@ def _of_leases(table: str, lake: LakeLayout, now_ms: int) -> Iterator[Alert]:
             "its lease of '{}' at version {} has ended: that version may be cleaned up", Name(table), each.version
         )
         yield Alert("lease", f"{each.reader} of {table}", what, "start the reader again soon, or let it go")
+
+
+_HOURS: Final = 24.0
+"""A working day and the night after it: the next shift hears of what the last one left."""
+_FORMAT: Final = 1
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """One acknowledgement. Moments are milliseconds since the epoch.
+
+    Attributes:
+        identity: of the alert.
+        by: who takes care of it.
+        note: what they say.
+    """
+
+    identity: str
+    by: str
+    at: int
+    until: int
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"acknowledged by {self.by}{f': {self.note}' if self.note else ''}"
+
+
+def acknowledge(lake: LakeLayout, identity: str, by: str, now_ms: int, note: str = "", hours: float = _HOURS) -> None:
+    """Acknowledge an alert, in the place of an earlier acknowledgement of it.
+
+    Raises:
+        DiskFailed, StorageDenied, StorageUnavailable: it could not be written.
+    """
+    made = Acknowledgement(identity, by, now_ms, now_ms + int(hours * _HOUR_MS), note)
+    make_folder(lake.acknowledged)
+    replace_file(_path(lake, identity), json.dumps({"format": _FORMAT, **asdict(made)}).encode())
+
+
+def acknowledgements(lake: LakeLayout, now_ms: int) -> dict[str, Acknowledgement]:
+    """{identity of an alert: its acknowledgement}, of those whose time is not up. One that does not read is none."""
+    found = {}
+    for file in files_in(lake.acknowledged, ".json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            content = json.loads(file.read_bytes())
+            if content.pop("format") == _FORMAT:
+                each = Acknowledgement(**content)
+                if each.until > now_ms:
+                    found[each.identity] = each
+    return found
+
+
+def forget(lake: LakeLayout, identities: Iterable[str]) -> None:
+    """Forget the acknowledgements of alerts that are over: when they fire again, they are new."""
+    for identity in identities:
+        remove_file(_path(lake, identity))
+
+
+def _path(lake: LakeLayout, identity: str) -> LakePath:
+    # An identity may hold any text, and be longer than a file's name.
+    return lake.acknowledged / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"

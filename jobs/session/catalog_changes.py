@@ -161,7 +161,7 @@ def _register_plain(statement: CreateView, catalog: Catalog, pipeline: str) -> C
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         SqlError: as of `plain_view_of` and `Catalog.put_plain`.
     """
-    from strandline.jobs.session.define.plain import plain_view_of
+    from strandline.jobs.session.define.view import plain_view_of
 
     existing = catalog.plain.get(statement.name)
     if existing is not None and statement.if_not_exists:
@@ -210,7 +210,7 @@ def _replaced_live(
 ) -> Change | None:
     """Replace a view, or add columns to a source, while others go on reading; None if it is neither."""
     from strandline.jobs.session.define.altered import extends
-    from strandline.jobs.session.define.former_columns import check_added_columns
+    from strandline.jobs.session.define.replaced import check_added_columns
 
     begun = _begun(definition, catalog)
     if isinstance(existing, View) and isinstance(definition, View):

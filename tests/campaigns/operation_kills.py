@@ -24,8 +24,7 @@ from typing import Final
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
-from strandline.jobs.operate.drills.plan import plan_drills
-from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
 from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.jobs.operate.rebuild import execute_rebuild, plan_rebuilds

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from strandline.jobs.session.define.allowed_options import KSQL_OPTIONS
+from strandline.jobs.session.define.options import KSQL_OPTIONS
 from strandline.jobs.sql.dialect import NO_ALIASES
 from strandline.jobs.sql.parser import ABSENT
 from strandline.jobs.sql.read_arguments import refused_words

@@ -2,13 +2,15 @@
 
 The copy shares the immutable files with the live lake by hard links where both lie on one disk; a drill removes files
 and writes new ones, and never writes into one.
+
+The closure of a view: all tables that it is computed from, directly or through others, and the items that do so.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +18,15 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import RunContext
+from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import EngineRefused, UnknownName
 from strandline.jobs.operate.backup.image import check_definitions, lake_image
-from strandline.jobs.operate.drills.closure import closure, levels
 from strandline.jobs.operate.verify.difference import difference
-from strandline.jobs.operate.verify.opened import opened
 from strandline.jobs.operate.verify.recompute import lasting_key
-from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.subjects import opened, subjects
 from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import VersionGone
@@ -39,10 +41,49 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.backup.image import ImageFile
-    from strandline.jobs.operate.verify.opened import Opened
-    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.jobs.operate.verify.subjects import Opened, Subject
+    from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.paths import LakePath
+
+
+def levels(view: str, catalog: Catalog) -> list[list[RefreshUnit]]:
+    """What maintains a view and all it reads, of whatever pipeline, in levels: a level reads earlier ones only.
+
+    Raises:
+        SqlError, RefreshFailed: a definition has no plan.
+    """
+    definitions = [each for pipeline in catalog.pipelines() for each in catalog.pipeline(pipeline)]
+    planned = maintained(definitions, catalog)
+    wanted = {view}
+    for level in reversed(planned):
+        wanted |= {name for item in level if item.target in wanted for name in item.inputs}
+    # A recovery is rehearsed, not the rows: what is approved in the lake is what is approved in its copy.
+    kept = [[replace(item, blocking=()) for item in level if item.target in wanted] for level in planned]
+    return [level for level in kept if level]
+
+
+def _closure(view: str, catalog: Catalog) -> frozenset[str]:
+    """The names of all tables that a view needs: its own and its stages', its inputs', what was kept aside of each.
+
+    Raises: as `levels`.
+    """
+    items = [item for level in levels(view, catalog) for item in level]
+    names = {view, *(name for item in items for name in (item.target, *item.inputs))}
+    names |= {stage.table for item in items for stage in item.stages}
+    sources = (each for each in catalog.definitions() if isinstance(each, Source) and each.name in names)
+    names |= {name for source in sources for name in tables.own_tables(source)}
+    return frozenset(names | {tables.dead_letters(name) for name in names})
+
+
+def drillable(catalog: Catalog) -> list[str]:
+    """The names of views and keyed sources: what is computed, and can be computed again."""
+    found = (each for each in catalog.definitions() if (isinstance(each, View) and not each.partial) or _keyed(each))
+    return [each.name for each in found]
+
+
+def _keyed(definition: object) -> bool:
+    return isinstance(definition, Source) and definition.kind == "table"
 
 
 # A scenario: one way in which something is lost, and how it is won back; data, of which `scenarios` is the list.
@@ -144,7 +185,7 @@ class Ground:
         return [opened(each) for each in self._subjects() if reader.head(each.path) is not None]
 
     def _subjects(self) -> list[Subject]:
-        names = closure(self.view, self.catalog)
+        names = _closure(self.view, self.catalog)
         return [each for each in subjects((), self.catalog, self.lake) if each.table in names]
 
     def rows(self) -> pa.Table:
@@ -168,7 +209,7 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
     catalog = Catalog(live)
     if catalog.find(view) is None:
         raise UnknownName.among("table or view", view, [each.name for each in catalog.definitions()])
-    copy = copy_tables(live, closure(view, catalog), folder)
+    copy = copy_tables(live, _closure(view, catalog), folder)
     local = settings.model_copy(update={"lake": copy.root, "engine": "duckdb"})
     return Ground(local, folder, live, view, backup)
 

@@ -1,15 +1,33 @@
-"""The scenarios that are drilled, as data. A new view is drilled without code: drills are scenario × view."""
+"""The scenarios that are drilled, as data; the plan of drills, scenario × view; and one drill at work.
+
+One drill at work: a copy in a scratch folder, the rehearsal on it, and what it came to.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.operate.drills import losses, recoveries
-from strandline.jobs.operate.drills.ground import Scenario
+from strandline.jobs.operate.drills import rehearsals
+from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, Scenario, copied, drillable
+from strandline.jobs.operate.drills.history import DrillResult
+from strandline.state_store.errors import StrandlineError
+from strandline.state_store.files import remove_left_behind
+from strandline.state_store.layout import LakeLayout
+from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.paths import LakePath
+
 
 _REBUILT: Final = 60.0
 """Seconds for whatever reads all rows: the goal for ten million of them."""
@@ -21,30 +39,30 @@ SCENARIOS: Final = (
         "changelog",
         "the table, rebuilt from its changelog to a version and to a time",
         _REBUILT,
-        losses.rehearse_from_changelog,
+        rehearsals.rehearse_from_changelog,
     ),
     Scenario(
         "recompute",
         "the trust in the rows: computed again from the event logs",
         _REBUILT,
-        recoveries.rehearse_recomputed,
+        rehearsals.rehearse_recomputed,
     ),
-    Scenario("local-state", "checkpoints and the replica's folder", _REBUILT, losses.rehearse_local_state),
+    Scenario("local-state", "checkpoints and the replica's folder", _REBUILT, rehearsals.rehearse_local_state),
     Scenario(
         "killed-driver",
         "the driver, by SIGKILL in the middle of an epoch",
         _RESTARTED,
-        recoveries.rehearse_killed_driver,
+        rehearsals.rehearse_killed_driver,
     ),
     Scenario(
         "point-in-time",
         "the newest versions: taken back to a time, and caught up",
         _REBUILT,
-        recoveries.rehearse_point_in_time,
+        rehearsals.rehearse_point_in_time,
     ),
-    Scenario("feed-gap", "a version of the change feed, where a reader stands", _REBUILT, losses.rehearse_feed_gap),
-    Scenario("backup", "the lake, restored from a backup", _REBUILT, losses.rehearse_from_backup),
-    Scenario("short-topic", "the topic behind the event log", _REBUILT, losses.rehearse_short_topic),
+    Scenario("feed-gap", "a version of the change feed, where a reader stands", _REBUILT, rehearsals.rehearse_feed_gap),
+    Scenario("backup", "the lake, restored from a backup", _REBUILT, rehearsals.rehearse_from_backup),
+    Scenario("short-topic", "the topic behind the event log", _REBUILT, rehearsals.rehearse_short_topic),
 )
 
 
@@ -59,3 +77,94 @@ def scenario(name: str) -> Scenario:
 def chosen(names: Sequence[str]) -> list[Scenario]:
     """The scenarios of those names; without names all of them. Raises UnknownName."""
     return [scenario(name) for name in names] if names else [*SCENARIOS]
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One rehearsal: a scenario's name, a view, and the seconds that the recovery may take."""
+
+    scenario: str
+    view: str
+    target_seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The drill as values of JSON."""
+        return asdict(self)
+
+
+def plan_drills(
+    settings: Settings, views: Sequence[str] = (), scenarios: Sequence[str] = (), target_seconds: float | None = None
+) -> tuple[Drill, ...]:
+    """The drills of some views.
+
+    Args:
+        views: names of views and keyed sources; default: all in the lake.
+        scenarios: default: all there are.
+        target_seconds: of every drill; default: each scenario's own.
+
+    Raises:
+        UnknownName: there is no such view or scenario.
+    """
+    catalog = Catalog(LakeLayout(settings.lake))
+    known = drillable(catalog)
+    for view in views:
+        if view not in known:
+            raise UnknownName.among("view or keyed table", view, map(catalog.name_map.of, known))
+    return tuple(
+        Drill(each.name, view, each.target_seconds if target_seconds is None else target_seconds)
+        for view in views or known
+        for each in chosen(scenarios)
+    )
+
+
+_PREFIX: Final = "strandline-drill-"
+
+
+def run_drill(
+    settings: Settings, drill: Drill, *, scratch: Path | None = None, backup: LakePath | None = None
+) -> DrillResult:
+    """Run one drill. The live lake is only read; the copy is removed at the end, after a kill by the next drill.
+
+    Args:
+        scratch: an existing folder for the copy; best on the lake's own disk, where files need no copying. Default:
+            the system's temporary folder.
+        backup: the backup that the scenario `backup` restores; default: one made of the copy.
+
+    Raises:
+        UnknownName: there is no such scenario or view.
+    """
+    at = time.time_ns() // 1_000_000
+    rehearse = scenario(drill.scenario).rehearse
+    where = scratch or Path(tempfile.gettempdir())
+    remove_left_behind(where, _PREFIX)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=where) as folder:
+        try:
+            return _judged(drill, at, rehearse(copied(settings, drill.view, Path(folder), backup)))
+        except DrillNotApplicable as reason:
+            return DrillResult(
+                drill.scenario, drill.view, at, None, 0, 0, 0, None, drill.target_seconds, None, str(reason)
+            )
+        except StrandlineError as error:
+            return _failed(drill, at, sentence("[{}] {}", error.code, error.message))
+
+
+def _judged(drill: Drill, at: int, done: Recovery) -> DrillResult:
+    late = done.seconds > drill.target_seconds
+    why = done.fault or (f"took {done.seconds:.1f} s, the target is {drill.target_seconds:g} s" if late else done.what)
+    return DrillResult(
+        drill=drill.scenario,
+        view=drill.view,
+        at=at,
+        rto_seconds=round(done.seconds, 3),
+        rpo_versions=done.lost_versions,
+        rpo_rows=done.lost_rows,
+        rows=done.rows,
+        digest_equal=not done.fault,
+        target_seconds=drill.target_seconds,
+        passed=not done.fault and not late,
+        why=why,
+    )
+
+
+def _failed(drill: Drill, at: int, why: str) -> DrillResult:
+    return DrillResult(drill.scenario, drill.view, at, None, 0, 0, 0, False, drill.target_seconds, False, why)

@@ -24,9 +24,9 @@ from strandline.jobs.ivm.retention import trim_log
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.report import UNWATCHED
-from strandline.jobs.operate.verify.feed import check_feed
 from strandline.jobs.operate.verify.files import check_digest
-from strandline.jobs.operate.verify.opened import opened
+from strandline.jobs.operate.verify.history import check_feed
+from strandline.jobs.operate.verify.subjects import opened
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import reader
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
-    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.subjects import Opened
     from strandline.state_store.delta.snapshot import Snapshot
 
 

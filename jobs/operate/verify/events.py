@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.operate.verify.findings import Outcome
-    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.subjects import Opened
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 

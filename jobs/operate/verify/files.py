@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.jobs.operate.verify.findings import Outcome
-    from strandline.jobs.operate.verify.opened import Opened
+    from strandline.jobs.operate.verify.subjects import Opened
     from strandline.state_store.paths import LakePath
 
 

@@ -1,8 +1,29 @@
-"""The outcome of a check, as data: it holds, it does not, or it could not be made, and why."""
+"""The outcome of a check, as data: it holds, it does not, or it could not be made, and why.
+
+The last proof of each view: when all of its rows were found to be those of its SQL, or were not.
+
+    <lake>/proved/<view>.json
+
+Notes for people: no row depends on one, and one that does not read counts as none.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import logging
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from strandline.state_store import files
+from strandline.state_store.delta import reader
+from strandline.state_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from strandline.jobs.model.definitions import View
+    from strandline.state_store.layout import LakeLayout
 
 
 @dataclass(frozen=True)
@@ -60,3 +81,60 @@ def sized(size: int) -> str:
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
     return f"{size / 1e3:.1f} kB"
+
+
+log = logging.getLogger("strandline")
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """What the last proof of a view came to.
+
+    Attributes:
+        at: milliseconds since the epoch.
+        version: of the view's table, when the proof was done.
+        ok: the rows are those of its SQL, and every check of its table held.
+        why: what did not hold.
+    """
+
+    at: int
+    version: int
+    ok: bool
+    why: str = ""
+
+
+def note_proofs(lake: LakeLayout, views: Iterable[View], checks: Iterable[Check], now_ms: int) -> None:
+    """Note what deep checks came to, of the views whose SQL was computed again."""
+    by_table: dict[str, list[Check]] = {}
+    for each in checks:
+        by_table.setdefault(each.table, []).append(each)
+    for view in views:
+        found = by_table.get(view.name, [])
+        computed = any(each.check == "recompute" and each.ok is not None for each in found)
+        wrong = next((f"{each.check}: {each.what}" for each in found if each.ok is False), "")
+        if computed or wrong:
+            try:
+                _note(lake, view.name, now_ms, wrong)
+            except StoreError as error:  # a proof of a lake that is only read is one all the same
+                log.warning("the proof of '%s' is not kept in the lake: %s", view.name, error.message)
+
+
+def _note(lake: LakeLayout, view: str, now_ms: int, wrong: str) -> None:
+    version = -1
+    with suppress(StoreError):  # what is broken has no version
+        head = reader.head(lake.table(view))
+        version = -1 if head is None else head.version
+    path = lake.proof(view)
+    files.make_folder(path.parent)
+    files.replace(path, json.dumps({"format": _FORMAT, **asdict(_Proof(now_ms, version, not wrong, wrong))}).encode())
+
+
+def last_proof(lake: LakeLayout, view: str) -> _Proof | None:
+    """The last proof of a view; None where there is none, or it does not read back."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(lake.proof(view).read_bytes())
+        if content.pop("format") == _FORMAT:
+            return _Proof(**content)
+    return None

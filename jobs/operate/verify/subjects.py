@@ -1,4 +1,7 @@
-"""The tables to be verified: each with the definition that it belongs to, and the way out when it is broken."""
+"""The tables to be verified: each with the definition that it belongs to, and the way out when it is broken.
+
+A table whose log reads: its head, and the files of that version. All its checks look at the same version.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import shared_tables
-from strandline.state_store.errors import StrandlineError
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.snapshot import read_snapshot, unproven_snapshot
+from strandline.state_store.errors import CorruptState, StrandlineError
 from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import folders_in
 from strandline.state_store.wording import Name, sentence
@@ -22,7 +27,10 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Definition
+    from strandline.state_store.commits import CommitRecord, Head
+    from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.paths import LakePath
+
 
 REBUILD_HINT = "type: strandline rebuild "
 """What the way out of a broken table begins with, where a rebuild is one."""
@@ -174,3 +182,43 @@ def _rebuild(name: str) -> str:
 
 def _from_topic(source: Source) -> str:
     return sentence("{}, which reads its events again from topic '{}'", _rebuild(source.name), source.topic)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table at its head."""
+
+    subject: Subject
+    head: Head
+    snapshot: Snapshot
+
+    @property
+    def path(self) -> LakePath:
+        return self.subject.path
+
+    @property
+    def version(self) -> int:
+        """The version that is verified."""
+        return self.head.version
+
+    @property
+    def record(self) -> CommitRecord:
+        """The newest record at or below that version."""
+        return self.head.record
+
+
+def opened(subject: Subject) -> Opened:
+    """The table at its head.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone, CorruptState, ForeignWrite: the log is broken.
+    """
+    head = reader.head(subject.path)
+    if head is None:
+        raise log.missing(subject.path)
+    try:
+        snapshot = read_snapshot(subject.path, head.version)
+    except CorruptState:  # the check of the sums says so
+        snapshot = unproven_snapshot(subject.path, head.version)
+    return Opened(subject, head, snapshot)

@@ -22,15 +22,12 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.verify.events import check_offsets, check_topic
-from strandline.jobs.operate.verify.feed import check_feed
 from strandline.jobs.operate.verify.files import check_digest, check_files, check_row_count, check_vectors
 from strandline.jobs.operate.verify.findings import Check, Outcome, failed, skipped
-from strandline.jobs.operate.verify.history import check_checkpoint, check_log, check_sums
-from strandline.jobs.operate.verify.kept_aside import check_dead_letters
-from strandline.jobs.operate.verify.lineage import check_definition, check_known, check_vector
-from strandline.jobs.operate.verify.opened import opened
-from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
-from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.history import check_checkpoint, check_feed, check_log, check_sums
+from strandline.jobs.operate.verify.inputs import check_definition, check_known, check_vector
+from strandline.jobs.operate.verify.recompute import check_dead_letters, check_recompute, has_sql
+from strandline.jobs.operate.verify.subjects import opened, subjects
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.layout import LakeLayout
@@ -42,8 +39,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.operate.verify.opened import Opened
-    from strandline.jobs.operate.verify.subjects import Subject
+    from strandline.jobs.operate.verify.subjects import Opened, Subject
 
 
 # The report on one table: its checks are run here, and whatever a broken file makes of them becomes a finding.

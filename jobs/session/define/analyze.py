@@ -1,24 +1,42 @@
-"""Analysis of CREATE and INSERT INTO … SELECT: the checked definition, new or the one in the catalog."""
+"""Analysis of CREATE and INSERT INTO … SELECT: the checked definition, new or the one in the catalog.
+
+Constants that fail for every row, as `1 / 0` or `CAST('x' AS INT)`: refused at CREATE, not by the first refresh.
+
+Only where they are computed for each row whatever it holds: what stands in a branch of CASE, or beside an AND, may be
+there for rows that never come.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.failing import can_fail, failing
+from strandline.jobs.functions.render import lower
 from strandline.jobs.model.definitions import Definition, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
 from strandline.jobs.model.options import TICK
+from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clock import clock_of
+from strandline.jobs.query.expressions.infer import infer
+from strandline.jobs.query.expressions.scope import Scope
 from strandline.jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
-from strandline.jobs.session.define.constants import check_constants
 from strandline.jobs.session.define.insert import insert_query_of
 from strandline.jobs.session.define.replaced import check_replacement, reads_the_same
 from strandline.jobs.session.define.source import check_new_columns, source_of
 from strandline.jobs.session.define.view import check_new, has_stars, view_of
-from strandline.jobs.sql.dialect import quote
+from strandline.jobs.sql.dialect import position_of, quote, sql_of
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+from strandline.state_store.duckdb import elementary
 from strandline.state_store.wording import Name, joined, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 Defining = CreateSource | CreateView | InsertSelect | AlterSource
 
@@ -77,7 +95,7 @@ def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition
         return altered(statement, catalog)
     if isinstance(statement, InsertSelect):
         query = insert_query_of(statement, catalog)
-        check_constants(statement.query)
+        _check_constants(statement.query)
         return query
     # A definition whose file is broken is registered again, as a new one.
     existing = None if statement.name in catalog.broken else catalog.find(statement.name)
@@ -122,7 +140,7 @@ def _check_new(statement: CreateSource | CreateView, made: Source | View, catalo
     elif isinstance(made, View):
         check_new(statement, made, catalog)
         if made.maintenance.errors != "null":
-            check_constants(statement.query)
+            _check_constants(statement.query)
 
 
 def _check_only_clock(made: Source | View, catalog: Catalog) -> None:
@@ -226,3 +244,72 @@ def _changed_source(existing: Source, made: Source, catalog: Catalog, *, or_repl
             hint=sentence("DESCRIBE {} shows how it is defined; or DROP it first", Name(made.name, quote)),
         )
     return made
+
+
+_NOTHING = Scope(Relation("", (), "keyed"), ())
+_ROW_BY_ROW = (exp.Column, exp.Star, exp.Query, exp.Lambda, exp.Window)
+_BRANCHES = (exp.Case, exp.If, exp.And, exp.Or, exp.Coalesce)
+_CHOOSING_FUNCTIONS = frozenset({"IF", "IFNULL", "COALESCE", "NULLIF"})
+
+
+def _check_constants(query: exp.Query) -> None:
+    """Check the constants of a query.
+
+    Raises:
+        InvalidQuery: one fails for every row; at its place.
+    """
+    for node in _constants(query):
+        if _fails(node):
+            line, column = position_of(node)
+            raise InvalidQuery(
+                f"{sql_of(node)} has no value: every row would fail",
+                line=line,
+                column=column,
+                hint="correct it, or write NULL; WITH (ERRORS = 'null') gives NULL wherever an expression fails",
+            )
+
+
+def _constants(query: exp.Query) -> Iterator[exp.Expression]:
+    """The largest constant expressions that are computed for every row."""
+    for node in query.find_all(exp.Div, exp.Mod, exp.Cast, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Anonymous):
+        if not _is_constant(node) or _chosen(node):
+            continue
+        if isinstance(node.parent, exp.Condition) and _is_constant(node.parent):
+            continue
+        if isinstance(node, exp.Expression):
+            yield node
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    return node.find(*_ROW_BY_ROW) is None
+
+
+def _chosen(node: exp.Expr) -> bool:
+    """True if it stands where only some rows need its value."""
+    above = node.parent
+    while above is not None and not isinstance(above, exp.Query):
+        if isinstance(above, _BRANCHES) or (isinstance(above, exp.Anonymous) and above.name in _CHOOSING_FUNCTIONS):
+            return True
+        above = above.parent
+    return False
+
+
+def _fails(node: exp.Expression) -> bool:
+    try:
+        made = infer(node.copy(), _NOTHING).expression
+    except SqlError:
+        return False  # no value of its own: part of a clause that is read as a whole
+    if not can_fail(made):
+        return False
+    condition = failing(made)
+    if condition is None:
+        return False
+    import duckdb
+
+    text = lower(condition, "duckdb")
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        if elementary.PREFIX in text:
+            elementary.register(connection)
+        row = connection.execute(f"SELECT {text}").fetchone()
+    return row is not None and row[0] is True

@@ -29,8 +29,7 @@ from strandline.jobs.model.options import RETENTION_OPTIONS
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved
-from strandline.jobs.session.define.allowed_options import allowed, error
-from strandline.jobs.session.define.options import SourceOptions, kept_rows, time_options
+from strandline.jobs.session.define.options import SourceOptions, allowed, error, kept_rows, time_options
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn, Option
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import SettingsError

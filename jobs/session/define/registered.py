@@ -35,9 +35,8 @@ from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
 from strandline.jobs.model.types import MAX_PRECISION, SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved
-from strandline.jobs.session.define.allowed_options import SCHEMA_IDS, error
 from strandline.jobs.session.define.foreign import declared
-from strandline.jobs.session.define.options import formats_of
+from strandline.jobs.session.define.options import SCHEMA_IDS, error, formats_of
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn, Option
 
 if TYPE_CHECKING:

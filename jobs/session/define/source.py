@@ -1,4 +1,4 @@
-"""CREATE STREAM and CREATE TABLE with columns: the source that they declare, checked."""
+"""CREATE STREAM and CREATE TABLE with columns, HEADERS among them: the source that they declare, checked."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Sequence
 
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import CHANGE_FORMATS, Column, Kind, Source
+from strandline.jobs.model.definitions import ALL_HEADERS, CHANGE_FORMATS, Column, Kind, Source
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.relation import HEADERS, WINDOW_BOUNDS
 from strandline.jobs.model.tables import alike, differ_only_in_case
-from strandline.jobs.model.types import BaseType
+from strandline.jobs.model.types import BYTES, BaseType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.foreign import foreign_options, is_foreign
-from strandline.jobs.session.define.headers import check_header
 from strandline.jobs.session.define.options import source_options
-from strandline.jobs.session.define.ownership import check_columns_of, split
-from strandline.jobs.session.define.quarantine import check_quarantine_of_source
+from strandline.jobs.session.define.ownership import check_columns_of, check_quarantine_of_source, split
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn
 from strandline.state_store.layout import safe_name
 
@@ -37,7 +35,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         )
     for column in statement.columns:
         check_column(column, statement.columns, statement.kind)
-        check_header(column, statement.columns)
+        _check_header(column, statement.columns)
     columns = tuple(Column(c.name, c.type, c.key is not None, c.header, c.required) for c in statement.columns)
     columns = tuple(sorted(columns, key=lambda c: not c.key))  # keys first, as they are stored
     foreign = is_foreign(statement)
@@ -136,3 +134,25 @@ def check_column(column: DeclaredColumn, columns: Sequence[DeclaredColumn], kind
         message = f"the key column '{column.name}' cannot be a MAP"
     if message:
         raise InvalidQuery(message, line=column.line, column=column.column, hint=hint)
+
+
+def _check_header(column: DeclaredColumn, columns: Sequence[DeclaredColumn]) -> None:
+    """Check a column that comes from the headers against the others; as ksqlDB does.
+
+    Raises:
+        InvalidQuery: it has another type, or a header is asked for twice, or one beside all of them.
+    """
+    if column.header is None:
+        return
+    everything = column.header == ALL_HEADERS
+    wanted = HEADERS if everything else BYTES
+    message = None
+    if column.type != wanted:
+        message = f"a column of {'HEADERS' if everything else 'one HEADER'} is {wanted}, not {column.type}"
+    for other in columns[: columns.index(column)]:
+        if other.header == column.header:
+            message = f"'{other.name}' and '{column.name}' are the same header"
+        elif other.header is not None and ALL_HEADERS in (other.header, column.header):
+            message = f"'{other.name}' and '{column.name}': a source has HEADERS or single ones, not both"
+    if message is not None:
+        raise InvalidQuery(message, line=column.line, column=column.column)

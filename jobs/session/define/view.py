@@ -1,25 +1,51 @@
-"""CREATE … AS SELECT: the view that it makes, with its kind (stream or table) and its storage."""
+"""CREATE … AS SELECT: the view that it makes, with its kind (stream or table) and its storage.
+
+The bounds of a view's windows among its columns.
+
+    SELECT k, COUNT(*) AS c FROM s WINDOW … GROUP BY k
+    SELECT k, windowstart, windowend, COUNT(*) AS c FROM s WINDOW … GROUP BY k
+
+Two rows of one key differ only in their windows: so every reader sees which window a row is of, as in ksqlDB. It is the
+text of the definition that says so: a view of an older lake keeps the columns that it has.
+
+The checks of a view's changelog topic: that its records can tell the rows apart and hold them, and that no other
+definition writes to it or, on the way to the view, reads from it.
+
+The checks of a partial view: what its other options may say, and that it can be read by key.
+
+CREATE VIEW without MATERIALIZED: a name for a query, checked as whatever reads it will read it.
+
+As in Materialize: nothing is stored; one that something reads is neither dropped nor replaced; `*` stands for the
+columns that there are when the view is made.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.plain_views import expanded_query, names_in
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.aggregates.of_values import LEVEL
+from strandline.jobs.ingest.formats.format import check_source
 from strandline.jobs.ivm.plan.plan import check_errors, check_incremental, plan_of_query, with_rowtime
 from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, maintenance
 from strandline.jobs.ivm.rules.stored import reads_values
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Column, InsertQuery, Source, View
-from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.options import Ownership, Semantics, ViewOptions
+from strandline.jobs.model.definitions import Column, InsertQuery, PlainView, Source, View
+from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
+from strandline.jobs.model.options import OWNERSHIP_OPTIONS, Ownership, Semantics, ViewOptions
 from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
+from strandline.jobs.publish.declared import hidden_keys, published, published_views, topic_as_source
 from strandline.jobs.query.clauses.ksql import check_projection
 from strandline.jobs.query.clauses.quarantine import guarded_query
-from strandline.jobs.query.clauses.read import read_query
+from strandline.jobs.query.clauses.read import query_of, read_pull, read_query
+from strandline.jobs.query.expressions.scope import column
+from strandline.jobs.query.inputs import BOUNDS
 from strandline.jobs.query.logical import (
     Block,
     From,
@@ -31,17 +57,20 @@ from strandline.jobs.query.logical import (
     outputs_of,
     relations_of,
 )
-from strandline.jobs.session.define.changelog_topic import check_changelog_topic
-from strandline.jobs.session.define.options import has_odd_map, timestamp_column
-from strandline.jobs.session.define.ownership import check_columns_of
-from strandline.jobs.session.define.partial import check_options, check_partial
-from strandline.jobs.session.define.quarantine import check_quarantine
-from strandline.jobs.session.define.shown_windows import with_bounds
+from strandline.jobs.session.define.options import check_columns, error, has_odd_map, timestamp_column
+from strandline.jobs.session.define.ownership import check_columns_of, check_quarantine
 from strandline.jobs.session.define.source import check_name
 from strandline.jobs.session.define.view_options import check_formats, view_options
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import CreateView
+from strandline.jobs.sql.trees import identifier
 from strandline.state_store.wording import Name, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline.jobs.model.types import SqlType
+    from strandline.jobs.sql.syntax import Option
 
 
 def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed: bool = False) -> View:
@@ -55,7 +84,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed:
     """
     check_name(statement.name)
     options = view_options(statement.options)
-    check_options(statement.options)
+    _check_options(statement.options)
     semantics = ViewOptions.read(options).semantics
     tree, query = _read(statement, semantics, catalog, prefixed=prefixed)
     query = guarded_query(query, Ownership.read(options).quarantined)
@@ -94,9 +123,9 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed:
         plain_stars=statement.kind is None and not prefixed and has_stars(tree),
     )
     check_quarantine(view, catalog)
-    check_changelog_topic(view, catalog)
+    _check_changelog_topic(view, catalog)
     if view.partial:
-        check_partial(view, catalog)
+        _check_partial(view, catalog)
     return view
 
 
@@ -131,7 +160,7 @@ def has_stars(tree: exp.Expr) -> bool:
 def _read(statement: CreateView, semantics: Semantics, catalog: Catalog, *, prefixed: bool) -> tuple[exp.Query, Query]:
     """The tree of a view's query, with the bounds of its windows among the columns, and what it means."""
     query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind, prefixed=prefixed)
-    tree = with_bounds(statement.query, query)
+    tree = _with_bounds(statement.query, query)
     if tree is not statement.query:
         query = read_query(tree, catalog, semantics=semantics, kind=statement.kind, prefixed=prefixed)
     _check_kind(statement, query, catalog)
@@ -217,3 +246,186 @@ def _check_kind(statement: CreateView, query: Query, catalog: Catalog) -> None:
 def _is_table(name: str, catalog: Catalog) -> bool:
     found = catalog.get(name)
     return not isinstance(found, InsertQuery) and found.kind == "table"
+
+
+def _with_bounds(tree: exp.Query, query: Query) -> exp.Query:
+    """The tree of a view's query with the bounds that it does not select, after its group columns.
+
+    Args:
+        query: what the tree means.
+    """
+    if not isinstance(query, Block) or query.window is None or query.distinct or not isinstance(tree, exp.Select):
+        return tree
+    read = {output.expression.name for output in query.outputs if isinstance(output.expression, exp.Column)}
+    taken = {output.name for output in query.outputs}
+    missing = [bound.name for bound in BOUNDS if bound.name not in read and bound.name not in taken]
+    first = {key.name for key in query.group or ()} | {bound.name for bound in BOUNDS}
+    last = max((place for place, output in enumerate(query.outputs, 1) if output.name in first), default=0)
+    # A star stands for several columns: after it there is no telling which item is which.
+    place = last if len(tree.expressions) == len(query.outputs) else len(tree.expressions)
+    made = tree.copy()
+    made.set("expressions", [*made.expressions[:place], *(column(name) for name in missing), *made.expressions[place:]])
+    return made if missing else tree
+
+
+def _check_changelog_topic(view: View, catalog: Catalog) -> None:
+    """Check the changelog topic of a view, if it has one.
+
+    Raises:
+        InvalidQuery: a column that tells rows apart is not visible, or a format cannot hold a column.
+        OptionRefused: another view has the topic, or the view is computed from it.
+        NotSupported: there is no such format.
+    """
+    if not published(view):
+        return
+    source = topic_as_source(view)
+    if hidden_keys(view):
+        raise InvalidQuery(
+            sentence("'{}' cannot be published: what tells its rows apart is not among its columns", Name(view.name)),
+            hint="select every expression of GROUP BY, or the keys of what is read; or leave KAFKA_TOPIC out",
+        )
+    check_columns("key", source.key_format, [column for column in source.columns if column.key])
+    check_columns("value", source.value_format, [column for column in source.columns if not column.key])
+    check_source(source)
+    _check_alone(view, source.topic, catalog)
+
+
+def _check_alone(view: View, topic: str, catalog: Catalog) -> None:
+    others = (each for each in published_views(catalog.definitions()) if each.name != view.name)
+    other = next((each for each in others if topic_as_source(each).topic == topic), None)
+    if other is not None:
+        raise OptionRefused(
+            sentence("the topic '{}' is that of the view '{}'", topic, Name(other.name)),
+            hint="a changelog topic has one view",
+        )
+    if topic in _topics_below(view, catalog):
+        raise OptionRefused(
+            sentence("'{}' is computed from the topic '{}', and cannot be published to it", Name(view.name), topic),
+            hint="name a topic of its own: KAFKA_TOPIC = '…'",
+        )
+
+
+def _topics_below(view: View, catalog: Catalog) -> set[str]:
+    """The topics of the sources that a view is computed from."""
+    topics: set[str] = set()
+    waiting, seen = [*view.inputs], {view.name}
+    while waiting:
+        name = waiting.pop()
+        found = catalog.find(name)
+        if found is None or name in seen:
+            continue
+        seen.add(name)
+        if isinstance(found, Source):
+            topics.add(found.topic)
+        else:
+            waiting += found.inputs
+        if not isinstance(found, InsertQuery):
+            waiting += [each.name for each in catalog.insert_queries(name)]
+    return topics
+
+
+_WHY_NOT = {
+    "REFRESH": "nothing is refreshed",
+    "ERRORS": "a row on which an expression fails makes the reading of its key fail",
+    "SEMANTICS": "a group that once existed is known to a stored view alone",
+}
+"""Options that only a stored view obeys. Any other that is not about its ownership belongs to its changelog topic."""
+_OBEYED = ("STATE", "CACHE_BYTES", *OWNERSHIP_OPTIONS)
+
+
+def _check_options(options: Sequence[Option]) -> None:
+    """Check the options of a view that depend on its STATE.
+
+    Raises:
+        OptionRefused: one has no meaning for a partial view, or CACHE_BYTES for a view that is stored.
+    """
+    given = {option.name: option for option in options}
+    state = given.get("STATE")
+    if state is None or state.value.lower() != "partial":
+        if "CACHE_BYTES" in given:
+            raise error(
+                OptionRefused, given["CACHE_BYTES"], "CACHE_BYTES is for partial views", "add STATE = 'partial'"
+            )
+        return
+    for name, option in given.items():
+        if name in _OBEYED or (name == "SEMANTICS" and option.value.lower() == "sql"):
+            continue
+        why = _WHY_NOT.get(name, "it has no changelog")
+        raise error(OptionRefused, option, f"{name} is not for partial views: {why}", f"leave {name} or STATE out")
+
+
+def _check_partial(view: View, catalog: Catalog) -> None:
+    """Check that the rows of a view can be computed key by key.
+
+    Raises:
+        InvalidQuery: it is a stream, it has no visible key, or no column of its key selects rows of its inputs.
+        NotSupported: what a key has depends on all other rows, or DuckDB has no function for one of its aggregates.
+    """
+    if view.storage == "append" or view.kind == "stream":
+        raise InvalidQuery(
+            sentence("'{}' is a stream: its rows are events, and have no key to be read by", Name(view.name)),
+            hint="leave STATE = 'partial' out, or add GROUP BY",
+        )
+    if _final(query_of(view, catalog)):
+        raise NotSupported(
+            sentence(
+                "'{}' cannot be partial: EMIT FINAL shows a window once the events of all keys are past it",
+                Name(view.name),
+            ),
+            hint="leave EMIT FINAL or STATE = 'partial' out",
+        )
+    # Late: what reads tables need not be loaded for all other definitions.
+    from strandline.jobs.partial.plan import partial_plan
+
+    partial_plan(view, catalog)
+
+
+def _final(query: Query) -> bool:
+    """True if a window of the query, or of a subquery, is shown once it is closed."""
+    if not isinstance(query, Block):
+        return any(_final(branch) for branch in query.branches)
+    own = query.window is not None and query.window.final
+    return own or any(_final(part.source) for part in query.inputs if not isinstance(part.source, Relation))
+
+
+def plain_view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> PlainView:
+    """The plain view that a statement declares.
+
+    Raises:
+        InvalidQuery: the name cannot be one, it reads itself, or it says EMIT.
+        OptionRefused: it has options, which say how rows are kept.
+        SqlError: its query can be read neither by a view nor by a pull query.
+    """
+    check_name(statement.name)
+    if statement.options:
+        option = statement.options[0]
+        what = f"{option.name} is for views whose rows are kept"
+        raise error(OptionRefused, option, what, f"CREATE MATERIALIZED VIEW {statement.name} …")
+    if statement.emit is not None:
+        raise InvalidQuery("a plain view has no EMIT: what reads it says when", hint="leave EMIT out")
+    if statement.name in names_in(statement.query):
+        raise InvalidQuery(f"'{statement.name}' reads itself")
+    columns = tuple(Column(name, sql_type) for name, sql_type in _columns(statement.query, catalog))
+    query = statement.query
+    if any(each.is_star for select in query.find_all(exp.Select) for each in select.expressions):
+        query = _naming(columns, query, statement.name)
+    return PlainView(statement.name, columns, sql_of(query), names_in(query), pipeline, statement.sql)
+
+
+def _columns(query: exp.Query, catalog: Catalog) -> tuple[tuple[str, SqlType], ...]:
+    """The columns of a query that a view can maintain or, where none can, that a pull query can answer."""
+    whole = expanded_query(query, catalog.plain)
+    try:
+        return tuple(outputs_of(read_query(whole, catalog)))
+    except SqlError as refused:
+        try:
+            return tuple(outputs_of(read_pull(whole, catalog).query))
+        except SqlError:
+            raise refused from None
+
+
+def _naming(columns: tuple[Column, ...], query: exp.Query, name: str) -> exp.Query:
+    """A query of these columns alone: one that the relation gets later is not among those of `*`."""
+    names = [exp.column(identifier(column.name)) for column in columns]
+    alias = exp.TableAlias(this=identifier(name))
+    return exp.Select(expressions=names).from_(exp.Subquery(this=query.copy(), alias=alias))

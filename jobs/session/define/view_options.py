@@ -13,13 +13,14 @@ from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import OptionRefused
 from strandline.jobs.model.options import OWNERSHIP_OPTIONS, ErrorPolicy, Refresh, Semantics, State
-from strandline.jobs.session.define.allowed_options import allowed, error
 from strandline.jobs.session.define.options import (
+    allowed,
     check_columns,
     check_one_way,
     check_topic,
     count_of,
     delimiter_of,
+    error,
     format_of,
     nullable_value,
 )

@@ -15,8 +15,7 @@ from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, Not
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
-from strandline.jobs.operate.drills.plan import Drill
-from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.drills.scenarios import Drill, run_drill
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.results import LiveRows

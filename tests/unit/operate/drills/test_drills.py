@@ -10,9 +10,7 @@ import pytest
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.drills.history import DrillResult, history, record
-from strandline.jobs.operate.drills.plan import Drill, plan_drills
-from strandline.jobs.operate.drills.run import run_drill
-from strandline.jobs.operate.drills.scenarios import SCENARIOS
+from strandline.jobs.operate.drills.scenarios import SCENARIOS, Drill, plan_drills, run_drill
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.errors import CorruptState
 from tests.support.on_disk import on_disk

@@ -10,8 +10,7 @@ import pytest
 
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.drills.history import DrillResult
-from strandline.jobs.operate.drills.plan import Drill
-from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.drills.scenarios import Drill, run_drill
 from tests.support.examples import AT_LENGTH
 from tests.unit.operate.drills.faults import DRILLS, FAULTS, Fault
 from tests.unit.operate.verify.lakes import MadeLake

@@ -10,13 +10,11 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.drills.plan import Drill
-from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.drills.scenarios import Drill, run_drill
 from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
-from strandline.jobs.operate.verify.opened import opened
-from strandline.jobs.operate.verify.reach import reach
-from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.history import reach
+from strandline.jobs.operate.verify.subjects import opened, subjects
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter

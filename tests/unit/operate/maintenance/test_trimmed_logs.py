@@ -15,8 +15,7 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import RetentionSettings
-from strandline.jobs.operate.drills.plan import plan_drills
-from strandline.jobs.operate.drills.run import run_drill
+from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
 from strandline.jobs.operate.maintenance.execute import execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.state_store.delta import log, reader

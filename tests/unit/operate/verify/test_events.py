@@ -9,8 +9,7 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SourceUnavailable
 from strandline.jobs.operate.verify.events import check_offsets, check_topic
 from strandline.jobs.operate.verify.findings import Outcome
-from strandline.jobs.operate.verify.opened import Opened, opened
-from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.subjects import Opened, opened, subjects
 from tests.unit.operate.verify.damage import said
 from tests.unit.operate.verify.lakes import MadeLake
 
