@@ -29,8 +29,8 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.jobs.operate.from_topic import rebuild_from_topic
-from strandline.jobs.publish.declared import published_views
 from strandline.jobs.publish.publisher import open_publisher
+from strandline.jobs.publish.topic import published_views
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained

@@ -24,9 +24,8 @@ from strandline.jobs.operate.quality.checks import state_verdict
 from strandline.jobs.operate.quality.hindrances import Hindrances
 from strandline.jobs.run.committed import committed
 from strandline.jobs.run.dagster_child import data_version, table_metadata
-from strandline.orchestration.metadata import from_pipes, with_defined
+from strandline.orchestration.metadata import evaluation_of, from_pipes, with_defined
 from strandline.orchestration.roles import Role, identifier, role_of, table_of
-from strandline.orchestration.verdicts import evaluation_of
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import StrandlineError

@@ -18,8 +18,8 @@ from strandline.orchestration.alerts import alert_sensor
 from strandline.orchestration.commits import commit_sensor
 from strandline.orchestration.launch import DrainClient
 from strandline.orchestration.operations import check_job, compact_job, lake_jobs, schedules
-from strandline.orchestration.ownership import OWNERS
 from strandline.orchestration.pipelines import pipeline_of, refresh_job, topics
+from strandline.orchestration.roles import OWNERS
 from strandline.orchestration.streaming import keeper
 from strandline.orchestration.translator import Translator
 from strandline.state_store.errors import CorruptState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-    from strandline.jobs.catalog.broken import Broken
+    from strandline.jobs.catalog.stored_definition import Broken
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.settings import Settings
     from strandline.orchestration.pipelines import Pipeline

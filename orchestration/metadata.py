@@ -1,6 +1,8 @@
 """The metadata of a definition's tables, known before any run: columns, lineage and SQL, in Dagster's types.
 
 Dagster hides its own column lineage entry outside Dagster+, so the same lineage also goes out as a table to read.
+
+Verdicts of quality checks are in Dagster's form here too: the result of a run, or an evaluation outside of one.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from urllib.parse import quote
 import dagster as dg
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import InputColumn
+from strandline.jobs.catalog.lineage import InputColumn
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.sql.dialect import Strandline
+from strandline.orchestration.roles import identifier
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from sqlglot.tokenizer_core import Token
 
+    from strandline.jobs.expect.approvals import Verdict
     from strandline.jobs.model.definitions import View
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.types import SqlType
@@ -165,3 +169,40 @@ def data_docs(table: str, settings: Settings) -> dict[str, dg.MetadataValue[Any]
         return {DATA_DOCS: dg.MetadataValue.path(str(lake.data_docs(table)))}
     called = Catalog(lake).name_map.of(table)
     return {DATA_DOCS: dg.MetadataValue.url(f"{url.rstrip('/')}/v1/views/{quote(called, safe='')}/data-docs")}
+
+
+def result_of(verdict: Verdict, key: dg.AssetKey, metadata: Mapping[str, Any] | None = None) -> dg.AssetCheckResult:
+    """The verdict as a run yields it. A check that could not be made is not green: it warns, and says why."""
+    return dg.AssetCheckResult(
+        passed=verdict.ok is True,
+        asset_key=key,
+        check_name=identifier(verdict.check),
+        severity=_severity(verdict),
+        description=verdict.what,
+        metadata=_shown(verdict, metadata or {}),
+    )
+
+
+def evaluation_of(
+    verdict: Verdict, key: dg.AssetKey, metadata: Mapping[str, Any] | None = None, *, blocking: bool = False
+) -> dg.AssetCheckEvaluation:
+    """The verdict as it is told outside of the check's own step."""
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=identifier(verdict.check),
+        passed=verdict.ok is True,
+        severity=_severity(verdict),
+        description=verdict.what,
+        metadata=_shown(verdict, metadata or {}),
+        blocking=blocking,
+    )
+
+
+def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
+    error = verdict.ok is False and verdict.severity == "error"
+    return dg.AssetCheckSeverity.ERROR if error else dg.AssetCheckSeverity.WARN
+
+
+def _shown(verdict: Verdict, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    details = {"details": dg.MetadataValue.md(verdict.markdown)} if verdict.markdown else {}
+    return {**metadata, **verdict.numbers, **details}

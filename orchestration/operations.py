@@ -25,8 +25,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.maintenance.execute import TableResult, execute_maintenance
 from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.jobs.run.lifeline import LIFELINE_FD
-from strandline.orchestration.launch import GRACE_SECONDS, Echo, lifeline
-from strandline.orchestration.processes import ProcessGroup
+from strandline.orchestration.launch import GRACE_SECONDS, Echo, ProcessGroup, lifeline
 
 # Runs a `strandline` command as a child process of a step: what a person would type, with its code, hints and JSON.
 #

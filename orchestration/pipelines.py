@@ -14,9 +14,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Definition, Source, View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
-from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks
+from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks, pipeline_drills
 from strandline.orchestration.commits import Shown, last_told, tables_of
-from strandline.orchestration.drills import pipeline_drills
 from strandline.orchestration.launch import DrainClient, drain_command
 from strandline.orchestration.metadata import with_definition
 from strandline.orchestration.operations import made_by

@@ -1,16 +1,22 @@
-"""The roles of assets, with the keys, names and tags that follow from them."""
+"""The roles of assets, with the keys, names and tags that follow from them; their owners, tags, descriptions and
+origins.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from strandline.jobs.model.options import Ownership
+
 if TYPE_CHECKING:
     from strandline.jobs.catalog.name_map import NameMap
+    from strandline.jobs.model.definitions import Source, View
+
 
 TABLE_NAME = "dagster/table_name"
 _ROLE = "strandline/role"
@@ -99,3 +105,29 @@ def localized(spec: dg.AssetSpec, name: str, name_map: NameMap) -> dg.AssetSpec:
 def code_hash(*parts: str) -> str:
     """A code version that changes with any of these texts."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+OWNERS = ("team:strandline",)
+"""Owners of assets without OWNER."""
+ORIGIN = "written as"
+"""The label of the text that a definition's SQL was made from."""
+_OF_ROWS = (Role.LOG, Role.TABLE, Role.PROJECTION)
+"""The roles of the assets that have the rows which a definition speaks of."""
+
+
+def ownership_of(definition: Source | View, role: Role) -> dict[str, Any]:
+    """Read the owners and tags of an asset of a definition: its own, and the tag of its role."""
+    said = Ownership.read(definition.options)
+    return {"owners": said.owners or OWNERS, "tags": {**said.tags, **role_tag(role)}}
+
+
+def with_description(definition: Source | View, role: Role, sentence: str) -> str:
+    """The description of an asset with the rows of a definition: what the definition says itself, then `sentence`."""
+    said = Ownership.read(definition.options).description if role in _OF_ROWS else None
+    return sentence if said is None else f"{said}\n\n{sentence}"
+
+
+def origin_of(definition: Source | View, role: Role) -> dict[str, dg.MetadataValue[Any]]:
+    """The text that the SQL of a definition was made from, for the asset with its rows."""
+    origin = Ownership.read(definition.options).origin if role in _OF_ROWS else None
+    return {} if origin is None else {ORIGIN: dg.MetadataValue.md(f"````\n{origin}\n````")}

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
-from strandline.jobs.catalog.column_lineage import InputColumn, column_origins
+from strandline.jobs.catalog.lineage import InputColumn, column_origins
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
-from strandline.jobs.publish.declared import published
+from strandline.jobs.publish.topic import published
 from strandline.orchestration.changelog_topics import changelog_topic
 from strandline.orchestration.metadata import (
     COLUMN_SCHEMA,
@@ -35,8 +35,18 @@ from strandline.orchestration.metadata import (
     schema_of,
     served,
 )
-from strandline.orchestration.ownership import origin_of, ownership_of, with_description
-from strandline.orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, code_hash, identifier, localized
+from strandline.orchestration.roles import (
+    KINDS,
+    TABLE_NAME,
+    Role,
+    asset_key,
+    code_hash,
+    identifier,
+    localized,
+    origin_of,
+    ownership_of,
+    with_description,
+)
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.access.options import make_token
-from strandline.orchestration.processes import ProcessGroup, last_lines, signals_held_back
+from strandline.orchestration.launch import ProcessGroup, last_lines, signals_held_back
 from strandline.state_store.errors import SettingsError, StrandlineError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import disk_errors, make_folder, sync_file, sync_folder

@@ -2,31 +2,36 @@
 
 Changes take an OS lock and write atomically, so that several processes may define things at once and a reader never
 sees half a file. Reading takes no lock.
+
+The names of types that CREATE TYPE gave, in one file of the catalog: `{"crc": c, "types": {name: type as SQL}}`.
+
+A name stands for its type while a statement is read; nothing that is defined remembers it. So a type can be dropped at
+any time.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace as replaced
 from typing import Any
 
-from strandline.jobs.catalog import drops, files, manifest, swaps
-from strandline.jobs.catalog.as_json import to_json
-from strandline.jobs.catalog.broken import Broken
-from strandline.jobs.catalog.columns_seen import narrowed, noted, registered
-from strandline.jobs.catalog.definitions import Definitions
+from strandline.jobs.catalog import drops, files, manifest, name_map
+from strandline.jobs.catalog.definitions import Definitions, narrowed, noted, registered
 from strandline.jobs.catalog.drops import DropIntent
 from strandline.jobs.catalog.files import CatalogEntry, Content
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.plain_views import readers_of_plain
-from strandline.jobs.catalog.type_names import read_types, write_types
+from strandline.jobs.catalog.stored_definition import Broken, to_json
 from strandline.jobs.functions.python.declared import calls
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
-from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
+from strandline.jobs.model.errors import NameInUse, NameTaken, SqlError, UnknownName
 from strandline.jobs.model.types import SqlType
-from strandline.state_store.errors import StoreError
+from strandline.jobs.sql.types_text import parse_type
+from strandline.state_store.checksum import of_members
+from strandline.state_store.errors import CorruptState, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, safe_name
@@ -145,7 +150,7 @@ class Catalog(Definitions):
             self.get(other)
             check()
             called = {one: self.name_map.of(other), other: self.name_map.of(one)}
-            swaps.begin(called, self._lake)
+            name_map.begin_swap(called, self._lake)
             self._finish_swap(called, check)
 
     def keep_seen(self, name: str) -> None:
@@ -196,7 +201,7 @@ class Catalog(Definitions):
                 self._call(name, called[name], check)
                 failpoint("after-swap-file")
         check()
-        swaps.end(self._lake)
+        name_map.end_swaps(self._lake)
         self._content = replaced(self._content, swapping={})
 
     def _call(self, name: str, called: str, check: Callable[[], None]) -> None:
@@ -311,7 +316,7 @@ class Catalog(Definitions):
         with self._changing() as check:
             made = change(self.types)
             check()
-            write_types(made, self._lake)
+            _write_types(made, self._lake)
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[[], None]]:
@@ -365,3 +370,37 @@ class Catalog(Definitions):
             return about
         called = [name for name in self._content.functions if calls(definition.query, name)]
         return {**about, "inputs": list(definition.inputs), "functions": called, "fingerprint": definition.fingerprint}
+
+
+def read_types(lake: LakeLayout) -> dict[str, SqlType]:
+    """The types by their lower-case names; a lake without the file has none.
+
+    Raises:
+        CorruptState: the file does not read back; define the types again after removing it.
+    """
+    path = _path(lake)
+    try:
+        document = json.loads(path.read_bytes().decode())
+        if document.pop("crc") != of_members(document, ascii_only=False):
+            raise CorruptState("the file of types fails its checksum", where=str(path), hint=_HINT)
+        return {name: parse_type(text) for name, text in document["types"].items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError, SqlError) as error:
+        raise CorruptState(f"the file of types does not read back: {error}", where=str(path), hint=_HINT) from error
+
+
+def _write_types(types: Mapping[str, SqlType], lake: LakeLayout) -> None:
+    """Put these types in the place of those that are there; the catalog's lock must be held."""
+    path = _path(lake)
+    content = {"types": {name: str(types[name]) for name in sorted(types)}}
+    document = {"crc": of_members(content, ascii_only=False), **content}
+    make_folder(path.parent)
+    replace(path, json.dumps(document, ensure_ascii=False, indent=2).encode())
+
+
+_HINT = "remove the file, and CREATE TYPE again: no definition depends on it"
+
+
+def _path(lake: LakeLayout) -> LakePath:
+    return lake.catalog / "types" / "types.json"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.jobs.catalog import manifest, replacements
-from strandline.jobs.catalog.as_json import from_json
+from strandline.jobs.catalog.stored_definition import from_json
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from strandline.jobs.catalog import drops, manifest, replacements, swaps
-from strandline.jobs.catalog.as_json import StoredDefinition, from_json
-from strandline.jobs.catalog.broken import Broken
-from strandline.jobs.catalog.name_map import NameMap
+from strandline.jobs.catalog import drops, manifest, replacements
+from strandline.jobs.catalog.name_map import NameMap, begun_swaps
 from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.catalog.stored_definition import Broken, StoredDefinition, from_json
 from strandline.jobs.model.definitions import Definition, Function, PlainView, Source
 from strandline.state_store.errors import CorruptState, FormatNewer
 from strandline.state_store.layout import LakeLayout, name_of
@@ -100,7 +99,7 @@ def _read_once(lake: LakeLayout) -> Content:
     (entries, broken), (functions, broken_functions) = _read_files(lake)
     gone = {name for drop in drops.begun(lake) for name in drop.removed}
     begun = {each.name: each for each in replacements.begun(lake)}
-    swapped = swaps.begun(lake)
+    swapped = begun_swaps(lake)
     after = {name: each.definition for name, each in begun.items() if each.done(lake)}
     whole = (
         CatalogEntry(

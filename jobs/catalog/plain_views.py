@@ -10,11 +10,10 @@ maintained over what it reads.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.named_relations import relations_in
 from strandline.jobs.model.errors import NotSupported, SqlError
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.statements import parse
@@ -22,11 +21,12 @@ from strandline.jobs.sql.syntax import Select, Statement
 from strandline.jobs.sql.trees import identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from strandline.jobs.catalog.definitions import Definitions
     from strandline.jobs.model.definitions import PlainView
     from strandline.jobs.model.types import SqlType
+
 
 S = TypeVar("S", bound=Statement)
 
@@ -102,3 +102,37 @@ def _put(view: PlainView, table: exp.Table, name: exp.Identifier, plain: Mapping
         if table.args.get(each):
             subquery.set(each, [node.copy() for node in table.args[each]])
     table.replace(subquery)
+
+
+_WINDOWED: Final = ("TUMBLE", "HOP", "SESSION")
+
+
+def relations_in(query: exp.Expr) -> Iterator[tuple[exp.Table, exp.Identifier]]:
+    """The places of a query that name relations: the table of FROM, and the name in it. Parts of WITH are left out.
+
+    That of TUMBLE and its like is their first argument; UNNEST has none.
+    """
+    for table in query.find_all(exp.Table):
+        name = table.this
+        if isinstance(name, exp.Anonymous) and name.name in _WINDOWED and name.expressions:
+            name = name.expressions[0].this
+        if isinstance(name, exp.Identifier) and not table.args.get("db") and name.name not in parts_of_with(table):
+            yield table, name
+
+
+def parts_of_with(table: exp.Table) -> set[str]:
+    """The parts of WITH that a table in FROM could name: of a query around it, and before the part that it is in."""
+    found: set[str] = set()
+    node: exp.Expr | None = table
+    inside: exp.Expr | None = None
+    while node is not None:
+        if isinstance(node, exp.CTE):
+            inside = node
+        with_ = node.args.get("with_")
+        if isinstance(with_, exp.With):
+            for each in with_.expressions:
+                if each is inside:
+                    break
+                found.add(each.alias)
+        node = node.parent
+    return found

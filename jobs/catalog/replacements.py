@@ -14,8 +14,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline.jobs.catalog.as_json import from_json, to_json
 from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.stored_definition import from_json, to_json
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.state_store.delta import reader

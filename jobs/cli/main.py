@@ -1,4 +1,4 @@
-"""The command `strandline`: apply, run, sql, status, verify, and those of the modules beside this one.
+"""The command `strandline`: apply, run, sql, status, verify, serve, token, test, and those of `operations`.
 
 Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
 """
@@ -6,27 +6,202 @@ Standard output holds data; everything else goes to standard error. The exit cod
 from __future__ import annotations
 
 import logging
+import random
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from strandline.jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
 from strandline.jobs.cli.name_map import load_settings
 from strandline.jobs.cli.operations import add_operations, add_publishing
-from strandline.jobs.cli.output import CommandOutput, say
-from strandline.jobs.cli.serving import add_serving
-from strandline.jobs.cli.testing import add_testing
+from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.run.lifeline import hold_lifeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.report import RunReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.results import Result
     from strandline.jobs.session.apply import ApplyPlan
+    from strandline.jobs.testing.suite import TypedCase
+    from strandline.jobs.testing.trials import TrialResult
+
+
+class _ReplicaBackend(StrEnum):
+    """The backends of replicas, as the option names them."""
+
+    rocksdb = "rocksdb"
+    memory = "memory"
+    lmdb = "lmdb"
+    dynamodb = "dynamodb"
+
+
+def _add_serving(app: typer.Typer) -> None:
+    """Add the commands to the command `strandline`."""
+    for command in (serve, token):
+        app.command()(command)
+
+
+def serve(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:8088",
+    folder: Annotated[Path, typer.Option(help="for replicas and idempotency keys")] = Path("strandline-server"),
+    tokens: Annotated[Path | None, typer.Option(help="file of tokens; see `strandline token`")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    key: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    postgres_port: Annotated[
+        int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
+    ] = None,
+    replica: Annotated[
+        _ReplicaBackend | None,
+        typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb"),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a name by which browsers reach the server, or a proxy's")
+    ] = None,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
+) -> None:
+    """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
+    from strandline.jobs.server.access.options import ServerOptions
+    from strandline.jobs.server.app import listen as answer
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise typer.BadParameter("--listen is HOST:PORT")
+    with exit_codes():
+        settings = load_settings()
+        if replica is not None:
+            server = settings.server.model_copy(update={"replica": replica.value})
+            settings = settings.model_copy(update={"server": server})
+        options = ServerOptions(
+            *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
+            allowed_hosts=tuple(allowed_host or ()),
+        )
+
+        def ready(bound: int) -> None:
+            say(f"serving the lake {settings.lake}")
+            say(f"listening on http{'s' if certificate else ''}://{host}:{bound}")
+            if postgres_port is not None:
+                say(f"listening on postgresql://{host}:{postgres_port}")
+
+        answer(settings, options, log_requests=log_requests, ready=ready)
+
+
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="whose it is; one of that name is replaced")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read:VIEW, write:STREAM or operate:*; VIEW may hold *")
+    ] = None,
+    file: Annotated[Path, typer.Option(help="the file of tokens, made if it is not there")] = Path("tokens.json"),
+    days: Annotated[int | None, typer.Option(help="it expires after so many")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="remove the token of that name")] = False,
+) -> None:
+    """Make a token for the server and print it, once: the file keeps a hash of it. Or remove one."""
+    from strandline.jobs.server.access.options import make_token, revoke_token
+
+    if bool(scope) == revoke:
+        raise typer.BadParameter("give --scope for a new token, or --revoke, and not both")
+    with exit_codes():
+        if revoke:
+            revoke_token(file, name)
+            say(f"the token '{name}' is not valid any more")
+        else:
+            print(make_token(file, name, tuple(scope or ()), days))
+
+
+_SEEDS = 1 << 31
+
+
+class _Engines(StrEnum):
+    """The engines that a test runs on."""
+
+    BOTH = "both"
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+def _add_testing(app: typer.Typer) -> None:
+    """Add the command to the command `strandline`."""
+    app.command("test")(_run_tests)
+
+
+def _run_tests(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="NAME.sql or NAME.test.yaml")],
+    engine: Annotated[_Engines, typer.Option(help="duckdb takes no JVM")] = _Engines.BOTH,
+    only: Annotated[str | None, typer.Option(metavar="TEXT", help="tests whose names hold it")] = None,
+    cuts: Annotated[int, typer.Option(min=0, help="how often a test is cut into random epochs")] = 3,
+    kills: Annotated[bool, typer.Option("--kills/--no-kills", help="kill and resume each step once")] = True,
+    seed: Annotated[int | None, typer.Option(help="of the random places; default: another one each time")] = None,
+    json: Annotated[bool, typer.Option("--json", help="one JSON object for each test and trial")] = False,
+) -> None:
+    """Test the views of FILE: given rows go in, in random epochs, on both engines and through kills."""
+    from strandline.jobs.testing.suite import read_suite
+    from strandline.jobs.testing.trials import prepared, run_suite, trials
+
+    with exit_codes():
+        suite = read_suite(file)
+        chosen = random.randrange(_SEEDS) if seed is None else seed  # noqa: S311 - a place to cut, no secret
+        with prepared(load_settings(), suite) as (bench, cases):
+            cases = _named(cases, only)
+            spark, duckdb = engine is not _Engines.DUCKDB, engine is not _Engines.SPARK
+            wanted = trials(cuts, chosen, kills=kills, duckdb=duckdb, spark=spark)
+            results = []
+            for result in run_suite(bench, cases, wanted):
+                results.append(result)
+                show_json([_as_json(result)]) if json else _print_fault(result)
+        failed = [result for result in results if not result.passed]
+        if not json:
+            _print_cases(cases, results)
+        say(_said_of_tests(cases, results, suite.path, chosen))
+        if failed:
+            raise typer.Exit(BROKEN)
+
+
+def _named(cases: Sequence[TypedCase], text: str | None) -> tuple[TypedCase, ...]:
+    found = tuple(case for case in cases if text is None or text.lower() in case.name.lower())
+    if not found:
+        raise typer.BadParameter(f"no test's name holds '{text}'")
+    return found
+
+
+def _print_fault(result: TrialResult) -> None:
+    if result.passed:
+        return
+    print(f"FAILED  {result.case} ({result.trial}), step {result.step}")
+    for fault in result.faults:
+        for line in fault.lines():
+            print(f"        {line}")
+
+
+def _print_cases(cases: Sequence[TypedCase], results: Sequence[TrialResult]) -> None:
+    for case in cases:
+        own = [result for result in results if result.case == case.name]
+        failed = sum(not result.passed for result in own)
+        word, what = ("FAILED", f"{failed} of {len(own)} trials") if failed else ("ok    ", f"{len(own)} trials")
+        print(f"{word}  {case.name}: {what}, {sum(result.seconds for result in own):.1f} s")
+
+
+def _said_of_tests(cases: Sequence[TypedCase], results: Sequence[TrialResult], path: Path, seed: int) -> str:
+    broken = {result.case for result in results if not result.passed}
+    counted = f"{len(cases) - len(broken)} of {len(cases)} tests passed, {len(results)} trials"
+    return f"{counted}; to see them again: strandline test {path} --seed {seed}" if broken else counted
+
+
+def _as_json(result: TrialResult) -> dict[str, Any]:
+    return {
+        "test": result.case,
+        "trial": result.trial.kind,
+        "seed": result.trial.seed,
+        "passed": result.passed,
+        "step": result.step,
+        "seconds": round(result.seconds, 3),
+        "faults": [fault.as_json() for fault in result.faults],
+    }
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -175,8 +350,8 @@ def verify(
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
     from strandline.jobs.cli.name_map import localized, name_map_in
+    from strandline.jobs.cli.output import shown_steps
     from strandline.jobs.cli.shown import keep_proofs, show
-    from strandline.jobs.cli.steps import shown_steps
     from strandline.jobs.operate.verify.verify import verify as verify_tables
 
     with exit_codes():
@@ -192,8 +367,8 @@ def verify(
 
 add_operations(app)
 add_publishing(app)
-add_serving(app)
-add_testing(app)
+_add_serving(app)
+_add_testing(app)
 
 
 def main() -> None:
@@ -263,7 +438,7 @@ def _summary(report: RunReport, name_map: NameMap) -> str:
 def _run(settings: Settings, pipeline: str, mode: Mode, *, standby: bool = False) -> tuple[RunReport, int]:
     """Run a pipeline, and show how it goes on; its report and the exit code."""
     from strandline.jobs.cli.exits import stopped_by_signal
-    from strandline.jobs.cli.steps import shown
+    from strandline.jobs.cli.output import shown
     from strandline.jobs.run import pipeline as jobs_pipeline
     from strandline.jobs.run.outlook import outlook
 

@@ -8,8 +8,7 @@ import typer
 
 from strandline.jobs.cli.exits import BROKEN, exit_codes
 from strandline.jobs.cli.name_map import load_settings, localized, name_map_in, note_stored
-from strandline.jobs.cli.output import say, show_json
-from strandline.jobs.cli.steps import shown_steps
+from strandline.jobs.cli.output import say, show_json, shown_steps
 from strandline.state_store.errors import SettingsError, TableMissing
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""Approvals: the version of a table up to which its blocking expectations hold. Who computes from it reads no further.
+"""The verdict of a quality check, as data, and what blocking ones decide: which version of a table may be read.
+
+Approvals: the version of a table up to which its blocking expectations hold. Who computes from it reads no further.
 
     commit ──> validated ──> holds: approved up to this commit        breaks: refused, and readers stay where they are
 
@@ -12,9 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.jobs.model.options import Severity
 from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import Head, TableVersion
 from strandline.state_store.delta import reader
@@ -26,6 +30,27 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.options import Expectation
     from strandline.state_store.layout import LakeLayout
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of one check of one view.
+
+    Attributes:
+        ok: None when the check could not be made; `what` is the reason then.
+        what: one sentence: what was found.
+        severity: of a failure.
+        numbers: {label: value}, to be plotted over time: labels never change.
+        markdown: the details, for people.
+    """
+
+    check: str
+    ok: bool | None
+    what: str
+    severity: Severity = "error"
+    numbers: Mapping[str, int | float] = field(default_factory=dict)
+    markdown: str = ""
+
 
 _FORMAT: Final = 1
 

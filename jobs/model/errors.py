@@ -49,7 +49,7 @@ StrandlineError
     ├── EventsGone                pipeline.events_gone        restore
     └── ExpectationBroken         pipeline.expectation_broken stop
 
-The errors of reading are in `jobs.serve.errors`, those of changelog topics in `jobs.publish.errors`.
+The errors of reading are in `jobs.serve.errors`, those of changelog topics in `jobs.publish.topic`.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.stage_tables import stage_tables
+from strandline.jobs.catalog.relations import stage_tables
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.costs import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances

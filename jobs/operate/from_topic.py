@@ -20,10 +20,9 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.ivm.rules.stored import spec_of, state_type
 from strandline.jobs.model.stage_columns import visible_columns
-from strandline.jobs.publish.declared import topic_as_source
 from strandline.jobs.publish.encoder import decoded_rows, live_records
-from strandline.jobs.publish.errors import NeverPublished, TopicDiffers, TopicMoved
 from strandline.jobs.publish.publisher import open_topic, published_view, registry_of
+from strandline.jobs.publish.topic import NeverPublished, TopicDiffers, TopicMoved, topic_as_source
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.swap import difference
 from strandline.state_store.commits import REBUILD, CommitRecord

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.columns_seen import about_to_change
+from strandline.jobs.catalog.definitions import about_to_change
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python.register import Library

@@ -23,7 +23,7 @@ from strandline.jobs.ingest.formats.coerce import wire_column
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.logs.log import Record, partition_for
 from strandline.jobs.model.errors import EncodeFailed
-from strandline.jobs.publish.errors import TopicTaken
+from strandline.jobs.publish.topic import TopicTaken
 from strandline.state_store.errors import CorruptState, DuplicateKey
 from strandline.state_store.tablespec import WEIGHT
 from strandline.state_store.wording import Name, sentence

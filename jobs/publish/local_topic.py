@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import partition_for
 from strandline.jobs.ingest.logs.open import remember
-from strandline.jobs.publish.errors import PublisherFenced
-from strandline.jobs.publish.topic import Position
+from strandline.jobs.publish.topic import Position, PublisherFenced
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint
 

@@ -19,9 +19,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import check_kind
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.publish.declared import published, published_views, topic_as_source
 from strandline.jobs.publish.encoder import Encoder, RecordOrigin, live_records, newest_generation
-from strandline.jobs.publish.topic import Position
+from strandline.jobs.publish.topic import Position, published, published_views, topic_as_source
 from strandline.state_store.commits import Head
 from strandline.state_store.delta import log, reader, rows
 from strandline.state_store.delta.commit import flush_log

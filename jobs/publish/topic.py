@@ -2,24 +2,89 @@
 
 ChangelogTopic ── KafkaTopic    one transaction of Kafka for each write (strandline.jobs.publish.kafka_topic)
                └─ LocalTopic    one segment of the lake's own log for each write (strandline.jobs.publish.local_topic)
+
+The changelog topic that a view declares: `WITH (KAFKA_TOPIC = 'name', …)`, as a source that could read it.
+
+A record's key is the columns that identify a row, its value the others; so the same formats write the topic and read
+it back, here and wherever `CREATE TABLE … WITH (KAFKA_TOPIC = 'name')` declares it again.
+
+The errors of changelog topics: what keeps a view's changes from its topic, or its rows from coming back from there.
+
+PublishError
+├── TopicTaken                publish.topic_taken         stop
+├── TopicUnfit                publish.topic_unfit         stop
+├── PublisherFenced           publish.fenced              stop
+├── NeverPublished            publish.never               stop
+├── TopicMoved                publish.topic_moved         retry
+└── TopicDiffers              publish.topic_differs       restore
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.model.definitions import Source, View
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.digest import Digest
-from strandline.state_store.errors import CorruptState
+from strandline.state_store.errors import Action, CorruptState, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from strandline.jobs.ingest.logs.log import Log, Record
-    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.definitions import Definition
     from strandline.state_store.commits import Head
+
+
+class PublishError(StrandlineError):
+    """Base of the errors of changelog topics."""
+
+    code = "publish"
+
+
+class TopicTaken(PublishError):
+    """The topic has records that are not the view's: what vanished could not be told from what others wrote. Nothing
+    was written. Stop: give the view a topic of its own."""
+
+    code = "publish.topic_taken"
+
+
+class TopicUnfit(PublishError):
+    """The topic is not compacted: it would forget rows that have not changed for a while. Stop: alter its
+    configuration, or give the view another topic."""
+
+    code = "publish.topic_unfit"
+
+
+class PublisherFenced(PublishError):
+    """Another publisher of the topic has begun since. What this one had not committed is not there. Stop: one goes on
+    alone; where the other is not wanted, end it and start this one again."""
+
+    code = "publish.fenced"
+
+
+class NeverPublished(PublishError):
+    """The topic holds no version of the view. Stop: publish it first."""
+
+    code = "publish.never"
+
+
+class TopicMoved(PublishError):
+    """The topic was written to while it was read. Retry."""
+
+    code = "publish.topic_moved"
+    action = Action.RETRY
+
+
+class TopicDiffers(PublishError):
+    """What the topic adds up to is not the version that it says it holds: records were removed, or others were added.
+    Restore: publish the difference to the table, or rebuild the view from its inputs."""
+
+    code = "publish.topic_differs"
+    action = Action.RESTORE
 
 
 _FORMAT = 1
@@ -128,3 +193,46 @@ class ChangelogTopic(Protocol):
     def close(self) -> None:
         """Give back what it holds."""
         ...
+
+
+_OF_FORMATS: Final = ("KEY_DELIMITER", "VALUE_DELIMITER", *NULLABLE_OPTIONS.values())
+NULLS_COME_BACK: Final = dict.fromkeys(NULLABLE_OPTIONS.values(), "OPTIONAL")
+"""Options of a topic that does not say otherwise: a lost table is made of it, and a NULL must not become a zero."""
+FORMAT = "JSON"
+"""Of key and value, where the view does not say: the one format that has a NULL key and keys of several columns."""
+
+
+def published(definition: Definition) -> bool:
+    """True for a view with a changelog topic. The topic of a stream is its own record of events: it has none."""
+    return isinstance(definition, View) and "KAFKA_TOPIC" in definition.options and definition.kind == "table"
+
+
+def published_views(definitions: Iterable[Definition]) -> list[View]:
+    """Those of the definitions that are published."""
+    return [each for each in definitions if isinstance(each, View) and published(each)]
+
+
+def topic_as_source(view: View) -> Source:
+    """The changelog topic of a published view as a keyed source."""
+    options = view.options
+    both = options.get("FORMAT", FORMAT)
+    keys = set(view.row_key)
+    return Source(
+        name=view.name,
+        kind="table",
+        columns=tuple(replace(column, key=column.name in keys) for column in view.columns),
+        topic=options["KAFKA_TOPIC"],
+        key_format=options.get("KEY_FORMAT", both),
+        value_format=options.get("VALUE_FORMAT", both),
+        pipeline=view.pipeline,
+        sql=view.sql,
+        partitions=int(options.get("PARTITIONS", 1)),
+        replicas=int(options.get("REPLICAS", 1)),
+        options=NULLS_COME_BACK | {name: options[name] for name in _OF_FORMATS if name in options},
+    )
+
+
+def hidden_keys(view: View) -> tuple[str, ...]:
+    """The columns that identify a row and are not visible: a topic without them could not tell rows apart."""
+    visible = {column.name for column in view.columns}
+    return tuple(name for name in view.row_key if name not in visible)

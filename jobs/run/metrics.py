@@ -21,8 +21,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from strandline.jobs.ingest.lag import MOST_PARTITIONS, waiting_since
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
-from strandline.jobs.model.costs import LEAST_RUN_SECONDS
 from strandline.jobs.model.errors import SourceError
+from strandline.jobs.model.report import LEAST_RUN_SECONDS
 from strandline.jobs.run.heartbeat import SILENT_SECONDS
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms

@@ -41,7 +41,7 @@ from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, H
 from openlineage.client.uuid import generate_new_uuid
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import column_origins
+from strandline.jobs.catalog.lineage import column_origins
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View

@@ -11,9 +11,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.publish.declared import published_views, topic_as_source
-from strandline.jobs.publish.errors import PublisherFenced
 from strandline.jobs.publish.publisher import open_publisher
+from strandline.jobs.publish.topic import PublisherFenced, published_views, topic_as_source
 from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.watch import CommitWatch
 from strandline.state_store.errors import StrandlineError, TableMissing

@@ -31,10 +31,9 @@ from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import Ticks
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
-from strandline.jobs.model.costs import CostFit, RefreshCosts
 from strandline.jobs.model.definitions import Definition, Source
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.report import MicroBatch
+from strandline.jobs.model.report import CostFit, MicroBatch, RefreshCosts
 from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.patience import Deferrals, without

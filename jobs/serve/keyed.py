@@ -31,7 +31,7 @@ from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.trees import conjuncts
 from strandline.jobs.sql.types_text import type_of
 from strandline.state_store.errors import StrandlineError
-from strandline.state_store.replicas.key_bytes import KeyRange
+from strandline.state_store.replicas.row_bytes import KeyRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.lookup import KeyValues
     from strandline.jobs.serve.shape import Constants, Shape
-    from strandline.state_store.replicas.reading import ReplicaReading, Row
+    from strandline.state_store.replicas.state import ReplicaReading, Row
 
 MOST_KEYS: Final = 1000
 """Of one query: they are read in some milliseconds."""

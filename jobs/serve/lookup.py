@@ -17,14 +17,14 @@ from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.format import cell
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.types_text import data_type
-from strandline.state_store.replicas.key_bytes import KeyRange
+from strandline.state_store.replicas.row_bytes import KeyRange
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from strandline.jobs.model.relation import Relation
-    from strandline.state_store.replicas.reading import ReplicaReading, Row
+    from strandline.state_store.replicas.state import ReplicaReading, Row
 
 KeyValues = tuple[Any, ...]
 """The values of a key's columns, or of the first of them, as Arrow's `to_pylist` gives them."""

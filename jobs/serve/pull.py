@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
-from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
+from strandline.jobs.catalog.relations import letters_of, stage_tables
 from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.model import tables
 from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE, Relation

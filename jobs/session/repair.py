@@ -24,8 +24,8 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from strandline.jobs.catalog.broken import Broken
     from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.catalog.stored_definition import Broken
     from strandline.state_store.layout import LakeLayout
 
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.plain_views import readers_of_plain
-from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.catalog.stored_names import shown_text
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
+from strandline.jobs.catalog.relations import letters_of, stage_tables
 from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.refresh.late import late_in
@@ -14,7 +14,7 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Source, V
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrance, Hindrances
-from strandline.jobs.publish.declared import published, topic_as_source
+from strandline.jobs.publish.topic import published, topic_as_source
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
@@ -24,7 +24,7 @@ from strandline.state_store.layout import LakeLayout, check_lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline.jobs.catalog.broken import Broken
+    from strandline.jobs.catalog.stored_definition import Broken
     from strandline.jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit", "late", "state")

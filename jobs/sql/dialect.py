@@ -16,8 +16,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlSyntaxError
-from strandline.jobs.sql import intervals, time_clauses
-from strandline.jobs.sql.pivot_clauses import PivotClauses
+from strandline.jobs.sql import time_clauses
+from strandline.jobs.sql.value_clauses import PivotClauses
 
 # A query inside an expression, and a value of the row around it, as nodes of the tree.
 #
@@ -82,7 +82,7 @@ class StrandlineGenerator(generator.Generator):
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **generator.Generator.TRANSFORMS,
         **time_clauses.TRANSFORMS,
-        **intervals.TRANSFORMS,
+        **time_clauses.INTERVAL_TRANSFORMS,
         **QUERY_TRANSFORMS,
         exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
         exp.BitwiseXor: lambda self, e: self.binary(e, "#"),

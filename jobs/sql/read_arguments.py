@@ -18,8 +18,7 @@ from sqlglot import exp
 
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.intervals import IntervalNode
-from strandline.jobs.sql.time_clauses import TimeWindowNode, WithinNode
+from strandline.jobs.sql.time_clauses import IntervalNode, TimeWindowNode, WithinNode
 
 _ITSELF = ("this",)
 _PAIR = ("this", "expression")

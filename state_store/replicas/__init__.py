@@ -6,8 +6,8 @@
 | --- | --- |
 | `follow` | the way from nothing to LIVE, the restore in resumable pieces, and the answer to a feed that is gone |
 | `replica` | one copy: apply a version, read rows, digest, backup |
-| `state`, `reading` | where a copy stands and how its rows are laid out; reads as of one version |
-| `row_bytes`, `key_bytes`, `value_bytes` | rows as bytes; keys and values as bytes in the order of SQL |
+| `state` | where a copy stands and how its rows are laid out; reads as of one version |
+| `row_bytes`, `value_bytes` | rows and their keys as bytes; values as bytes in the order of SQL |
 | `store`, `backup` | the interface of a backend, and its backups |
 | `memory`, `rocksdb`, `lmdb`, `dynamodb` | the backends |
 """

@@ -16,7 +16,7 @@ from strandline.state_store.delta.data_files import checksum
 from strandline.state_store.errors import CorruptState, ObjectMissing
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import disk_errors, make_folder, sync_file, sync_folder, write_new
-from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
+from strandline.state_store.replicas.row_bytes import ROWS, ROWS_END
 from strandline.state_store.replicas.store import Write
 
 if TYPE_CHECKING:

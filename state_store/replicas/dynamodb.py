@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from strandline.state_store.errors import CommitConflict, ObjectMissing, StorageDenied, StorageUnavailable, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.replicas.backup import check_backup, dump, load
-from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
+from strandline.state_store.replicas.row_bytes import ROWS, ROWS_END
 from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 if TYPE_CHECKING:

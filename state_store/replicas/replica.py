@@ -12,9 +12,8 @@ from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey, NegativeWeight, ReplicaDiverged, ReplicaNotReady
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.replicas.backup import back_up
-from strandline.state_store.replicas.reading import ReplicaReading, batches, unreached
 from strandline.state_store.replicas.row_bytes import COUNT
-from strandline.state_store.replicas.state import Phase, ReplicaState
+from strandline.state_store.replicas.state import Phase, ReplicaReading, ReplicaState, batches, unreached
 from strandline.state_store.replicas.store import Write
 from strandline.state_store.tablespec import WEIGHT
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.state_store.commits import TableVersion
-    from strandline.state_store.replicas.reading import Row
-    from strandline.state_store.replicas.state import Layout
+    from strandline.state_store.replicas.state import Layout, Row
     from strandline.state_store.replicas.store import Store
 
 

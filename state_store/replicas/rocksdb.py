@@ -9,7 +9,7 @@ from rocksdict import BlockBasedOptions, Cache, Checkpoint, DBCompressionType, O
 
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StrandlineError, WriterBusy
 from strandline.state_store.replicas.backup import check_backup, copy_files
-from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
+from strandline.state_store.replicas.row_bytes import ROWS, ROWS_END
 from strandline.state_store.replicas.store import Store, StoreSnapshot
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from strandline.state_store.replicas.key_bytes import ROWS, ROWS_END
+from strandline.state_store.replicas.row_bytes import ROWS, ROWS_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,8 +9,8 @@ import pytest
 from infra.kafka.broker import KafkaBroker
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.from_topic import rebuild_from_topic
-from strandline.jobs.publish.errors import NeverPublished, PublisherFenced, TopicTaken, TopicUnfit
 from strandline.jobs.publish.publisher import Published, open_publisher
+from strandline.jobs.publish.topic import NeverPublished, PublisherFenced, TopicTaken, TopicUnfit
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.session.status import status
 from strandline.state_store.commits import Head

@@ -19,7 +19,7 @@ from infra.kafka.broker import KafkaBroker
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog
 from strandline.jobs.model.settings import KafkaSettings
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
-from strandline.orchestration.processes import Group
+from strandline.orchestration.launch import Group
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from tests.live.running_dagster import (

@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.renamed_text import shown_text
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import shown_text, stored_statement
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.session.define.analyze import Defining, define
 from strandline.jobs.sql.statements import parse_one

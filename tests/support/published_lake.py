@@ -11,9 +11,9 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.log import Log
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.publish.declared import topic_as_source
 from strandline.jobs.publish.encoder import ORDINAL, VERSION, decoded_rows
 from strandline.jobs.publish.publisher import Published, open_publisher, open_topic, registry_of
+from strandline.jobs.publish.topic import topic_as_source
 from strandline.state_store.delta import reader
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb.engine import DuckDBEngine

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from infra.ports import free_port
-from strandline.orchestration.processes import ProcessGroup
+from strandline.orchestration.launch import ProcessGroup
 from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

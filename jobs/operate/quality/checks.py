@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
-from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.catalog.relations import letters_of, stage_tables
+from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.functions.failing_rows import BREAKS
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW

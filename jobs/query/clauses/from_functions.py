@@ -17,7 +17,7 @@ from strandline.jobs.query.expressions.nested import items_of
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.inputs import FromItem, Inputs
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import call, identifier, is_not_null
 from strandline.jobs.sql.types_text import data_type
 

@@ -43,7 +43,7 @@ from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, places_in, row_identity
 from strandline.jobs.query.logical import Block, From
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import Place, call, replaced, replaced_call
 
 _SHARES = ("PERCENT_RANK", "CUME_DIST")

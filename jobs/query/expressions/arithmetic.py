@@ -18,7 +18,7 @@ from strandline.jobs.model.types import BaseType, SqlType, as_decimal, common_ty
 from strandline.jobs.query.expressions.casts import beside, converted, widened
 from strandline.jobs.query.expressions.scope import Infer, Typed, binary
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import call
 from strandline.jobs.sql.types_text import data_type
 

@@ -23,7 +23,7 @@ from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
 from strandline.jobs.query.expressions.scope import Infer, Typed, binary
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.time_clauses import IntervalNode
 
 MICROS: Mapping[str, int] = {
     "MICROSECOND": 1,

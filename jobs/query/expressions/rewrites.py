@@ -24,7 +24,7 @@ from strandline.jobs.query.expressions.other_dialects import IN_OTHER_FORMS, OTH
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.expressions.times import PLAIN_TIMES, POSTGRES_TIMES, extracted, lengths_between, truncated
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.intervals import interval_of
+from strandline.jobs.sql.time_clauses import interval_of
 from strandline.jobs.sql.trees import call, identifier, is_not_null
 
 _DAY = 86_400_000

@@ -17,7 +17,7 @@ from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
 from strandline.jobs.query.expressions.durations import extracted_of_length, is_length, unit_of
 from strandline.jobs.query.expressions.scope import Infer, Typed
-from strandline.jobs.sql.intervals import IntervalNode
+from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import call
 
 # EXTRACT(part FROM value), and the functions of one part: YEAR(at), MONTH(at), …

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.relations import visible_relation
-from strandline.jobs.catalog.renamed_text import shown_text
+from strandline.jobs.catalog.stored_names import shown_text
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, View

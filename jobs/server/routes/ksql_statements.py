@@ -20,8 +20,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from strandline.jobs.catalog.renamed_text import shown_text
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import shown_text, stored_statement
 from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import NotSupported, UnknownName
 from strandline.jobs.model.relation import WINDOW_BOUNDS

@@ -14,8 +14,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from strandline.jobs.catalog.lineage import lineage
-from strandline.jobs.catalog.renamed_text import shown_text
-from strandline.jobs.expect.data_docs import POLICY, read_docs
+from strandline.jobs.catalog.stored_names import shown_text
+from strandline.jobs.expect.validate import POLICY, read_docs
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.serve.errors import Unauthenticated

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from strandline.jobs.server.state.metrics import Metrics
     from strandline.jobs.server.state.replicas import Replicas
     from strandline.state_store.layout import LakeLayout
-    from strandline.state_store.replicas.reading import Row
+    from strandline.state_store.replicas.state import Row
 
 _KEPT_PLANS: Final = 1000
 """Of some kilobytes each: an application has some dozens of shapes."""

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.shape import Constants
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.replicas.follow import RestoreProgress
-    from strandline.state_store.replicas.reading import ReplicaReading, Row
+    from strandline.state_store.replicas.state import ReplicaReading, Row
     from strandline.state_store.replicas.store import Store
 
 # Of all replicas of a server together some hundreds of MB: the blocks that are read again and again.

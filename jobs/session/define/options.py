@@ -20,8 +20,8 @@ from strandline.jobs.model.definitions import CHANGE_FORMATS, Column
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
 from strandline.jobs.model.options import NO_END, RETENTION_OPTIONS, TICK
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.sql.intervals import interval_of
 from strandline.jobs.sql.syntax import Option
+from strandline.jobs.sql.time_clauses import interval_of
 
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
 KSQL_OPTIONS = frozenset(

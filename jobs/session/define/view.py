@@ -40,7 +40,7 @@ from strandline.jobs.model.options import OWNERSHIP_OPTIONS, Ownership, Semantic
 from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
-from strandline.jobs.publish.declared import hidden_keys, published, published_views, topic_as_source
+from strandline.jobs.publish.topic import hidden_keys, published, published_views, topic_as_source
 from strandline.jobs.query.clauses.ksql import check_projection
 from strandline.jobs.query.clauses.quarantine import guarded_query
 from strandline.jobs.query.clauses.read import query_of, read_pull, read_query

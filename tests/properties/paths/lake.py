@@ -17,7 +17,7 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.publish.declared import published_views
+from strandline.jobs.publish.topic import published_views
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.query_engine import QueryEngine

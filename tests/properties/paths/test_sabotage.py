@@ -30,7 +30,7 @@ from strandline.jobs.run.swap import difference
 from strandline.jobs.serve.pull import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.replicas.reading import ReplicaReading
+from strandline.state_store.replicas.state import ReplicaReading
 from tests.properties.paths import oracle
 from tests.properties.paths.check import Differs, Engines, check
 from tests.properties.paths.example import Example

@@ -37,9 +37,9 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.upquery import Upqueries
 from strandline.jobs.partial.view import PartialView
-from strandline.jobs.publish.declared import topic_as_source
 from strandline.jobs.publish.encoder import decoded_rows, live_records
 from strandline.jobs.publish.publisher import open_publisher, open_topic, registry_of
+from strandline.jobs.publish.topic import topic_as_source
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.results import Rows as Answered
 from strandline.jobs.serve.results import Tombstone, Weighted

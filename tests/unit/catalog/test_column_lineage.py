@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import InputColumn, column_origins
+from strandline.jobs.catalog.lineage import InputColumn, column_origins
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.from_text import parse_query

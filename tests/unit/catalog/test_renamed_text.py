@@ -8,8 +8,7 @@ import shlex
 import pytest
 
 from strandline.jobs.catalog.name_map import NameMap
-from strandline.jobs.catalog.renamed_text import renamed_text
-from strandline.jobs.catalog.stored_names import stored_statement
+from strandline.jobs.catalog.stored_names import renamed_text, stored_statement
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, UnknownName
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.statements import parse_one

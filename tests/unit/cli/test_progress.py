@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from strandline.jobs.cli.steps import IntakeProgress, shown
+from strandline.jobs.cli.output import IntakeProgress, shown
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.outlook import Outlook, outlook

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from strandline.jobs.cli.steps import ShownSteps, shown_steps
+from strandline.jobs.cli.output import ShownSteps, shown_steps
 from strandline.jobs.model.report import MicroBatch
 from tests.support.waiting import wait_until
 

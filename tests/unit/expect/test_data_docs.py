@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.expect.data_docs import page, read_docs, write_docs
-from strandline.jobs.expect.validate import validate
-from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.expect.approvals import Verdict
+from strandline.jobs.expect.validate import page, read_docs, validate, write_docs
 from strandline.jobs.model.options import Expectation
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.catalog.as_json import from_json, to_json
+from strandline.jobs.catalog.stored_definition import from_json, to_json
 from strandline.jobs.ingest.decode import all_headers, one_header
 from strandline.jobs.ingest.logs.log import Records
 from strandline.jobs.model.definitions import Source

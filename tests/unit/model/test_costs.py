@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from strandline.jobs.model.costs import DAY_SECONDS, CostFit, RefreshCosts
+from strandline.jobs.model.report import DAY_SECONDS, CostFit, RefreshCosts
 
 
 def fitted(*refreshes: tuple[int, float]) -> CostFit:

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.jobs.model import errors
 from strandline.jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName, revive
-from strandline.jobs.publish.errors import PublishError
+from strandline.jobs.publish.topic import PublishError
 from strandline.jobs.serve.errors import ServeError
 from strandline.state_store.errors import Action, StrandlineError, WriterBusy
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.costs import RefreshCosts
 from strandline.jobs.model.definitions import View
-from strandline.jobs.model.report import TableReport
+from strandline.jobs.model.report import RefreshCosts, TableReport
 from strandline.jobs.model.settings import BackupSettings
 from strandline.jobs.operate import assurance
 from strandline.jobs.operate.assurance import Assurance, assurances

@@ -16,7 +16,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.from_topic import rebuild_from_topic
 from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
-from strandline.jobs.publish.errors import NeverPublished, TopicDiffers
+from strandline.jobs.publish.topic import NeverPublished, TopicDiffers
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import reader

@@ -15,8 +15,7 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from strandline.orchestration import launch
-from strandline.orchestration.launch import DrainClient
-from strandline.orchestration.processes import ProcessGroup, last_lines, signals_held_back
+from strandline.orchestration.launch import DrainClient, ProcessGroup, last_lines, signals_held_back
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.orchestration.child_drains import (
     STANDS_AND_REFUSES,

@@ -21,7 +21,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.orchestration import stream as stream_module
 from strandline.orchestration import streaming as streaming_module
-from strandline.orchestration.processes import ProcessGroup
+from strandline.orchestration.launch import ProcessGroup
 from strandline.orchestration.stream import Event, Pace
 from strandline.orchestration.streaming import KEEPER_TAG
 from strandline.orchestration.translator import Translator
@@ -329,7 +329,7 @@ import dagster as dg
 from pathlib import Path
 from strandline.jobs.model.settings import load_settings
 from strandline.orchestration import streaming
-from strandline.orchestration.processes import ProcessGroup
+from strandline.orchestration.launch import ProcessGroup
 from strandline.orchestration.stream import Event
 from strandline.orchestration.stream import Pace
 command = sys.argv[2:]

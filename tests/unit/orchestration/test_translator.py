@@ -18,8 +18,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage import Plan
 from strandline.orchestration.definitions import build
 from strandline.orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
-from strandline.orchestration.ownership import ORIGIN
-from strandline.orchestration.roles import Role, identifier, role_of, table_of
+from strandline.orchestration.roles import ORIGIN, Role, identifier, role_of, table_of
 from strandline.orchestration.translator import Translator
 from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk

@@ -13,8 +13,8 @@ import pytest
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import EncodeFailed
-from strandline.jobs.publish.declared import NULLS_COME_BACK
 from strandline.jobs.publish.encoder import Encoder, RecordOrigin, decoded_rows
+from strandline.jobs.publish.topic import NULLS_COME_BACK
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey
 from strandline.state_store.tablespec import WEIGHT

@@ -7,7 +7,7 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record, partition_for
 from strandline.jobs.publish.encoder import live_records
-from strandline.jobs.publish.errors import TopicTaken
+from strandline.jobs.publish.topic import TopicTaken
 from strandline.state_store.layout import LakeLayout
 
 OURS = (("strandline.view", b"v"),)

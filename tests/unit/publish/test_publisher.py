@@ -11,8 +11,8 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.publish.errors import PublisherFenced, TopicTaken
 from strandline.jobs.publish.publisher import open_publisher
+from strandline.jobs.publish.topic import PublisherFenced, TopicTaken
 from strandline.state_store import leases
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import make_checkpoint

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from strandline.jobs.model.costs import RefreshCosts
 from strandline.jobs.model.errors import TopicMissing
-from strandline.jobs.model.report import EarlyEvents, TableReport
+from strandline.jobs.model.report import EarlyEvents, RefreshCosts, TableReport
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, heartbeat, read_beat
 from strandline.jobs.run.stream import PipelineStream

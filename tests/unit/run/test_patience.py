@@ -11,8 +11,8 @@ import pytest
 from benchmarks.patience import Clock
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.costs import CostFit
 from strandline.jobs.model.errors import OptionRefused
+from strandline.jobs.model.report import CostFit
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances

@@ -9,8 +9,8 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.publish.errors import PublisherFenced, TopicTaken
 from strandline.jobs.publish.publisher import Published
+from strandline.jobs.publish.topic import PublisherFenced, TopicTaken
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.serve import poller
 from strandline.state_store.duckdb.engine import DuckDBEngine

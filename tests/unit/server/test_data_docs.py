@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from strandline.jobs.expect.data_docs import write_docs
-from strandline.jobs.expect.verdict import Verdict
+from strandline.jobs.expect.approvals import Verdict
+from strandline.jobs.expect.validate import write_docs
 from strandline.jobs.model.options import Expectation
 from strandline.jobs.server.access.options import ServerOptions, make_token
 from strandline.jobs.server.app import application

@@ -10,7 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from strandline.jobs.expect.data_docs import write_docs
+from strandline.jobs.expect.validate import write_docs
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.options import ServerOptions, Tokens, make_token, revoke_token
 from strandline.jobs.server.app import application

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from strandline.jobs.catalog import swaps
+from strandline.jobs.catalog import name_map
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
@@ -239,7 +239,7 @@ def test_killed_at_any_point_both_have_their_names_or_both_have_the_others(
     asked = told(settings, "SELECT * FROM now")
     assert asked == ([("a", 2, 6), ("b", 1, 2)] if done else [("a", 2), ("b", 1)])
     run(settings, "ALTER VIEW large RENAME TO larger")  # the next change ends it
-    assert swaps.begun(lake) == {}
+    assert name_map.begun_swaps(lake) == {}
     assert Catalog(lake).name_map.names == {**names, "large": "larger"}
     assert_correct(lake, PIPELINE)
 
@@ -266,7 +266,7 @@ def test_a_reader_never_finds_one_name_twice(settings: Settings, lake: LakeLayou
 def test_an_intent_that_does_not_read_back_is_no_swap_in_silence(settings: Settings, lake: LakeLayout) -> None:
     assert isinstance(lake.root, Path)
     assert exit_code(swapped, lake.root, failpoint="after-swap-file") == KILLED
-    [intent] = (lake.root / "catalog" / swaps.FOLDER).iterdir()
+    [intent] = (lake.root / "catalog" / name_map.SWAPS_FOLDER).iterdir()
     intent.write_bytes(intent.read_bytes().replace(b"later", b"latex"))
     with pytest.raises(CorruptState, match="a swap of two names was begun") as caught:
         Catalog(lake)

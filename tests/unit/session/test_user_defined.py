@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.type_names import read_types
+from strandline.jobs.catalog.catalog import Catalog, read_types
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import (

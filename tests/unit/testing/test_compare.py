@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.jobs.testing.compare import net, rows_differ, value_text
+from strandline.jobs.testing.suite import net, rows_differ, value_text
 
 rows = st.lists(st.fixed_dictionaries({"a": st.sampled_from([None, 1, 2]), "b": st.sampled_from(["x", "y"])}))
 

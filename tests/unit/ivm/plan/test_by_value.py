@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strandline.jobs.catalog.as_json import from_json, to_json
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import column_origins
+from strandline.jobs.catalog.lineage import column_origins
+from strandline.jobs.catalog.stored_definition import from_json, to_json
 from strandline.jobs.functions.aggregates import of_values
 from strandline.jobs.functions.aggregates.of_values import LEVEL
 from strandline.jobs.ivm.plan.plan import plan

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.column_lineage import InputColumn, column_origins
+from strandline.jobs.catalog.lineage import InputColumn, column_origins
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.ivm.rules.maintenance import looks_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused
-from strandline.jobs.publish.declared import published_views, topic_as_source
+from strandline.jobs.publish.topic import published_views, topic_as_source
 from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import run
 

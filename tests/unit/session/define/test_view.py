@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.catalog.as_json import from_json, to_json
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.stored_definition import from_json, to_json
 from strandline.jobs.model.definitions import View
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import outputs_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.state_store.errors import KeyRefused
-from strandline.state_store.replicas.key_bytes import KEPT_BYTES, LONGEST_BYTES, ROWS, ROWS_END, KeyCodec, KeyRange
+from strandline.state_store.replicas.row_bytes import KEPT_BYTES, LONGEST_BYTES, ROWS, ROWS_END, KeyCodec, KeyRange
 
 SCHEMA = pa.schema([("v", pa.float64()), ("town", pa.string()), ("n", pa.int32())])
 CODEC = KeyCodec(SCHEMA, ["town", "n"])

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import DuplicateKey, KeyRefused, NegativeWeight, ReplicaDiverged, ReplicaNotReady
-from strandline.state_store.replicas.key_bytes import KeyRange
 from strandline.state_store.replicas.replica import Replica
+from strandline.state_store.replicas.row_bytes import KeyRange
 from strandline.state_store.replicas.state import Layout, Phase
 from strandline.state_store.tablespec import WEIGHT
 from tests.support.examples import SLOWNESS, examples

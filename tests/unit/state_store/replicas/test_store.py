@@ -23,9 +23,9 @@ from strandline.state_store.errors import (
 )
 from strandline.state_store.replicas.backup import back_up, check_backup
 from strandline.state_store.replicas.dynamodb import DynamoStore, Item
-from strandline.state_store.replicas.key_bytes import LONGEST_BYTES, ROWS, ROWS_END
 from strandline.state_store.replicas.lmdb import LmdbStore
 from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.row_bytes import LONGEST_BYTES, ROWS, ROWS_END
 from strandline.state_store.replicas.store import Store, Write
 from tests.support.examples import SLOWNESS, examples
 from tests.support.replica_backends import Backend
