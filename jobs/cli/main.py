@@ -32,177 +32,6 @@ if TYPE_CHECKING:
     from strandline.jobs.testing.trials import TrialResult
 
 
-class _ReplicaBackend(StrEnum):
-    """The backends of replicas, as the option names them."""
-
-    rocksdb = "rocksdb"
-    memory = "memory"
-    lmdb = "lmdb"
-    dynamodb = "dynamodb"
-
-
-def _add_serving(app: typer.Typer) -> None:
-    """Add the commands to the command `strandline`."""
-    for command in (serve, token):
-        app.command()(command)
-
-
-def serve(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:8088",
-    folder: Annotated[Path, typer.Option(help="for replicas and idempotency keys")] = Path("strandline-server"),
-    tokens: Annotated[Path | None, typer.Option(help="file of tokens; see `strandline token`")] = None,
-    certificate: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
-    key: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
-    postgres_port: Annotated[
-        int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
-    ] = None,
-    replica: Annotated[
-        _ReplicaBackend | None,
-        typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb"),
-    ] = None,
-    allowed_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="a name by which browsers reach the server, or a proxy's")
-    ] = None,
-    log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
-) -> None:
-    """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
-    from strandline.jobs.server.access.options import ServerOptions
-    from strandline.jobs.server.app import listen as answer
-
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal():
-        raise typer.BadParameter("--listen is HOST:PORT")
-    with exit_codes():
-        settings = load_settings()
-        if replica is not None:
-            server = settings.server.model_copy(update={"replica": replica.value})
-            settings = settings.model_copy(update={"server": server})
-        options = ServerOptions(
-            *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
-            allowed_hosts=tuple(allowed_host or ()),
-        )
-
-        def ready(bound: int) -> None:
-            say(f"serving the lake {settings.lake}")
-            say(f"listening on http{'s' if certificate else ''}://{host}:{bound}")
-            if postgres_port is not None:
-                say(f"listening on postgresql://{host}:{postgres_port}")
-
-        answer(settings, options, log_requests=log_requests, ready=ready)
-
-
-def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="whose it is; one of that name is replaced")],
-    scope: Annotated[
-        list[str] | None, typer.Option(help="read:VIEW, write:STREAM or operate:*; VIEW may hold *")
-    ] = None,
-    file: Annotated[Path, typer.Option(help="the file of tokens, made if it is not there")] = Path("tokens.json"),
-    days: Annotated[int | None, typer.Option(help="it expires after so many")] = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="remove the token of that name")] = False,
-) -> None:
-    """Make a token for the server and print it, once: the file keeps a hash of it. Or remove one."""
-    from strandline.jobs.server.access.options import make_token, revoke_token
-
-    if bool(scope) == revoke:
-        raise typer.BadParameter("give --scope for a new token, or --revoke, and not both")
-    with exit_codes():
-        if revoke:
-            revoke_token(file, name)
-            say(f"the token '{name}' is not valid any more")
-        else:
-            print(make_token(file, name, tuple(scope or ()), days))
-
-
-_SEEDS = 1 << 31
-
-
-class _Engines(StrEnum):
-    """The engines that a test runs on."""
-
-    BOTH = "both"
-    DUCKDB = "duckdb"
-    SPARK = "spark"
-
-
-def _add_testing(app: typer.Typer) -> None:
-    """Add the command to the command `strandline`."""
-    app.command("test")(_run_tests)
-
-
-def _run_tests(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="NAME.sql or NAME.test.yaml")],
-    engine: Annotated[_Engines, typer.Option(help="duckdb takes no JVM")] = _Engines.BOTH,
-    only: Annotated[str | None, typer.Option(metavar="TEXT", help="tests whose names hold it")] = None,
-    cuts: Annotated[int, typer.Option(min=0, help="how often a test is cut into random epochs")] = 3,
-    kills: Annotated[bool, typer.Option("--kills/--no-kills", help="kill and resume each step once")] = True,
-    seed: Annotated[int | None, typer.Option(help="of the random places; default: another one each time")] = None,
-    json: Annotated[bool, typer.Option("--json", help="one JSON object for each test and trial")] = False,
-) -> None:
-    """Test the views of FILE: given rows go in, in random epochs, on both engines and through kills."""
-    from strandline.jobs.testing.suite import read_suite
-    from strandline.jobs.testing.trials import prepared, run_suite, trials
-
-    with exit_codes():
-        suite = read_suite(file)
-        chosen = random.randrange(_SEEDS) if seed is None else seed  # noqa: S311 - a place to cut, no secret
-        with prepared(load_settings(), suite) as (bench, cases):
-            cases = _named(cases, only)
-            spark, duckdb = engine is not _Engines.DUCKDB, engine is not _Engines.SPARK
-            wanted = trials(cuts, chosen, kills=kills, duckdb=duckdb, spark=spark)
-            results = []
-            for result in run_suite(bench, cases, wanted):
-                results.append(result)
-                show_json([_as_json(result)]) if json else _print_fault(result)
-        failed = [result for result in results if not result.passed]
-        if not json:
-            _print_cases(cases, results)
-        say(_said_of_tests(cases, results, suite.path, chosen))
-        if failed:
-            raise typer.Exit(BROKEN)
-
-
-def _named(cases: Sequence[TypedCase], text: str | None) -> tuple[TypedCase, ...]:
-    found = tuple(case for case in cases if text is None or text.lower() in case.name.lower())
-    if not found:
-        raise typer.BadParameter(f"no test's name holds '{text}'")
-    return found
-
-
-def _print_fault(result: TrialResult) -> None:
-    if result.passed:
-        return
-    print(f"FAILED  {result.case} ({result.trial}), step {result.step}")
-    for fault in result.faults:
-        for line in fault.lines():
-            print(f"        {line}")
-
-
-def _print_cases(cases: Sequence[TypedCase], results: Sequence[TrialResult]) -> None:
-    for case in cases:
-        own = [result for result in results if result.case == case.name]
-        failed = sum(not result.passed for result in own)
-        word, what = ("FAILED", f"{failed} of {len(own)} trials") if failed else ("ok    ", f"{len(own)} trials")
-        print(f"{word}  {case.name}: {what}, {sum(result.seconds for result in own):.1f} s")
-
-
-def _said_of_tests(cases: Sequence[TypedCase], results: Sequence[TrialResult], path: Path, seed: int) -> str:
-    broken = {result.case for result in results if not result.passed}
-    counted = f"{len(cases) - len(broken)} of {len(cases)} tests passed, {len(results)} trials"
-    return f"{counted}; to see them again: strandline test {path} --seed {seed}" if broken else counted
-
-
-def _as_json(result: TrialResult) -> dict[str, Any]:
-    return {
-        "test": result.case,
-        "trial": result.trial.kind,
-        "seed": result.trial.seed,
-        "passed": result.passed,
-        "step": result.step,
-        "seconds": round(result.seconds, 3),
-        "faults": [fault.as_json() for fault in result.faults],
-    }
-
-
 app = typer.Typer(
     no_args_is_help=True,
     invoke_without_command=True,
@@ -367,8 +196,127 @@ def verify(
 
 add_operations(app)
 add_publishing(app)
-_add_serving(app)
-_add_testing(app)
+
+
+class _ReplicaBackend(StrEnum):
+    """The backends of replicas, as the option names them."""
+
+    rocksdb = "rocksdb"
+    memory = "memory"
+    lmdb = "lmdb"
+    dynamodb = "dynamodb"
+
+
+@app.command()
+def serve(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:8088",
+    folder: Annotated[Path, typer.Option(help="for replicas and idempotency keys")] = Path("strandline-server"),
+    tokens: Annotated[Path | None, typer.Option(help="file of tokens; see `strandline token`")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    key: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    postgres_port: Annotated[
+        int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
+    ] = None,
+    replica: Annotated[
+        _ReplicaBackend | None,
+        typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb"),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a name by which browsers reach the server, or a proxy's")
+    ] = None,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
+) -> None:
+    """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
+    from strandline.jobs.server.access.options import ServerOptions
+    from strandline.jobs.server.app import listen as answer
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise typer.BadParameter("--listen is HOST:PORT")
+    with exit_codes():
+        settings = load_settings()
+        if replica is not None:
+            server = settings.server.model_copy(update={"replica": replica.value})
+            settings = settings.model_copy(update={"server": server})
+        options = ServerOptions(
+            *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
+            allowed_hosts=tuple(allowed_host or ()),
+        )
+
+        def ready(bound: int) -> None:
+            say(f"serving the lake {settings.lake}")
+            say(f"listening on http{'s' if certificate else ''}://{host}:{bound}")
+            if postgres_port is not None:
+                say(f"listening on postgresql://{host}:{postgres_port}")
+
+        answer(settings, options, log_requests=log_requests, ready=ready)
+
+
+@app.command()
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="whose it is; one of that name is replaced")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read:VIEW, write:STREAM or operate:*; VIEW may hold *")
+    ] = None,
+    file: Annotated[Path, typer.Option(help="the file of tokens, made if it is not there")] = Path("tokens.json"),
+    days: Annotated[int | None, typer.Option(help="it expires after so many")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="remove the token of that name")] = False,
+) -> None:
+    """Make a token for the server and print it, once: the file keeps a hash of it. Or remove one."""
+    from strandline.jobs.server.access.options import make_token, revoke_token
+
+    if bool(scope) == revoke:
+        raise typer.BadParameter("give --scope for a new token, or --revoke, and not both")
+    with exit_codes():
+        if revoke:
+            revoke_token(file, name)
+            say(f"the token '{name}' is not valid any more")
+        else:
+            print(make_token(file, name, tuple(scope or ()), days))
+
+
+_SEEDS = 1 << 31
+
+
+class _Engines(StrEnum):
+    """The engines that a test runs on."""
+
+    BOTH = "both"
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+@app.command("test")
+def _run_tests(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="NAME.sql or NAME.test.yaml")],
+    engine: Annotated[_Engines, typer.Option(help="duckdb takes no JVM")] = _Engines.BOTH,
+    only: Annotated[str | None, typer.Option(metavar="TEXT", help="tests whose names hold it")] = None,
+    cuts: Annotated[int, typer.Option(min=0, help="how often a test is cut into random epochs")] = 3,
+    kills: Annotated[bool, typer.Option("--kills/--no-kills", help="kill and resume each step once")] = True,
+    seed: Annotated[int | None, typer.Option(help="of the random places; default: another one each time")] = None,
+    json: Annotated[bool, typer.Option("--json", help="one JSON object for each test and trial")] = False,
+) -> None:
+    """Test the views of FILE: given rows go in, in random epochs, on both engines and through kills."""
+    from strandline.jobs.testing.suite import read_suite
+    from strandline.jobs.testing.trials import prepared, run_suite, trials
+
+    with exit_codes():
+        suite = read_suite(file)
+        chosen = random.randrange(_SEEDS) if seed is None else seed  # noqa: S311 - a place to cut, no secret
+        with prepared(load_settings(), suite) as (bench, cases):
+            cases = _named(cases, only)
+            spark, duckdb = engine is not _Engines.DUCKDB, engine is not _Engines.SPARK
+            wanted = trials(cuts, chosen, kills=kills, duckdb=duckdb, spark=spark)
+            results = []
+            for result in run_suite(bench, cases, wanted):
+                results.append(result)
+                show_json([_as_json(result)]) if json else _print_fault(result)
+        failed = [result for result in results if not result.passed]
+        if not json:
+            _print_cases(cases, results)
+        say(_said_of_tests(cases, results, suite.path, chosen))
+        if failed:
+            raise typer.Exit(BROKEN)
 
 
 def main() -> None:
@@ -455,3 +403,45 @@ def _run(settings: Settings, pipeline: str, mode: Mode, *, standby: bool = False
 
 if __name__ == "__main__":
     main()
+
+
+def _named(cases: Sequence[TypedCase], text: str | None) -> tuple[TypedCase, ...]:
+    found = tuple(case for case in cases if text is None or text.lower() in case.name.lower())
+    if not found:
+        raise typer.BadParameter(f"no test's name holds '{text}'")
+    return found
+
+
+def _print_fault(result: TrialResult) -> None:
+    if result.passed:
+        return
+    print(f"FAILED  {result.case} ({result.trial}), step {result.step}")
+    for fault in result.faults:
+        for line in fault.lines():
+            print(f"        {line}")
+
+
+def _print_cases(cases: Sequence[TypedCase], results: Sequence[TrialResult]) -> None:
+    for case in cases:
+        own = [result for result in results if result.case == case.name]
+        failed = sum(not result.passed for result in own)
+        word, what = ("FAILED", f"{failed} of {len(own)} trials") if failed else ("ok    ", f"{len(own)} trials")
+        print(f"{word}  {case.name}: {what}, {sum(result.seconds for result in own):.1f} s")
+
+
+def _said_of_tests(cases: Sequence[TypedCase], results: Sequence[TrialResult], path: Path, seed: int) -> str:
+    broken = {result.case for result in results if not result.passed}
+    counted = f"{len(cases) - len(broken)} of {len(cases)} tests passed, {len(results)} trials"
+    return f"{counted}; to see them again: strandline test {path} --seed {seed}" if broken else counted
+
+
+def _as_json(result: TrialResult) -> dict[str, Any]:
+    return {
+        "test": result.case,
+        "trial": result.trial.kind,
+        "seed": result.trial.seed,
+        "passed": result.passed,
+        "step": result.step,
+        "seconds": round(result.seconds, 3),
+        "faults": [fault.as_json() for fault in result.faults],
+    }
