@@ -28,7 +28,6 @@ from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.checksum import sealed
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
@@ -41,6 +40,7 @@ from strandline.state_store.duckdb.table import Tally
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
+from strandline.state_store.stored_state import sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

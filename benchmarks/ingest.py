@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infra.kafka.broker import KafkaBroker
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import in_tasks, source
 from strandline.jobs.ingest.event_logs import Target
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.registry import open_registry
@@ -177,7 +177,7 @@ def ingest(spark: SparkSession, settings: Settings, lake: LakeLayout, wanted: So
         small = small_batches(reading, Path(str(checkpoint)), duckdb_engine)
 
         def take(batch: DataFrame, number: int) -> None:
-            by_spark.ingest(batch, number, small, Target.of_all([wanted], lake, "bench/1", {}))
+            in_tasks.ingest(batch, number, small, Target.of_all([wanted], lake, "bench/1", {}))
 
         writer = reading.frame(spark).writeStream.foreachBatch(take)
         writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()

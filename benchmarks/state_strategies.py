@@ -30,7 +30,7 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
-from strandline.jobs.partial.upquery import Key, Upqueries
+from strandline.jobs.partial.pull import Key, Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import RefreshUnit

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.state_store import wording
-from strandline.state_store.checksum import EMPTY
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.formats import check_format
+from strandline.state_store.stored_state import EMPTY, check_format
 
 if TYPE_CHECKING:
     from strandline.state_store.statement import Statement

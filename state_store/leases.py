@@ -17,11 +17,11 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, LeaseHeld, TableMissing
 from strandline.state_store.files import make_folder, remove_file, replace
 from strandline.state_store.layout import safe_name, table_at
 from strandline.state_store.paths import files_in, is_folder
+from strandline.state_store.stored_state import members_in, sealed_members
 from strandline.state_store.tablespec import RECOVERY_HORIZON_MS
 from strandline.state_store.wording import Name, sentence
 

@@ -30,12 +30,12 @@ from strandline.jobs.model.definitions import Definition, Function, InsertQuery,
 from strandline.jobs.model.errors import NameInUse, NameTaken, SqlError, UnknownName
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.types_text import parse_type
-from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, safe_name
 from strandline.state_store.paths import LakePath, is_folder
+from strandline.state_store.stored_state import of_members
 from strandline.state_store.wording import Name, quoted, sentence
 
 

@@ -21,13 +21,13 @@ from strandline.jobs.catalog.stored_definition import from_json
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
-from strandline.state_store.checksum import of_members
 from strandline.state_store.delta.heads import forget, marked
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, remove_folder, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
+from strandline.state_store.stored_state import of_members
 
 FORMAT = 1
 _DOOMED = ".dropped-"

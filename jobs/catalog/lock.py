@@ -16,8 +16,8 @@ from typing import Final
 
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.files import make_folder
+from strandline.state_store.lock import LEASE_SECONDS, WriterLease, lease
 from strandline.state_store.paths import LakePath, Location
-from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease
 
 _PATIENCE_SECONDS: Final = 4 * LEASE_SECONDS
 """A change takes a second or two on an object store, and a killed one leaves its lease for `LEASE_SECONDS`."""

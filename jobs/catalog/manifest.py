@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from strandline.state_store.checksum import members_in, of_members, sealed_text
 from strandline.state_store.files import replace
-from strandline.state_store.formats import check_format
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in
+from strandline.state_store.stored_state import check_format, members_in, of_members, sealed_text
 
 _FORMAT: Final = 1
 """What a manifest has that says none; a later one has it as its member `format`."""

@@ -27,12 +27,12 @@ from strandline.jobs.model.errors import NameTaken, UnknownName
 from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store import wording
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, StrandlineError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder
 from strandline.state_store.layout import LakeLayout, safe_name
 from strandline.state_store.paths import LakePath, files_in
+from strandline.state_store.stored_state import members_in, sealed_members
 
 
 @dataclass(frozen=True)

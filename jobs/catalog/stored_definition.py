@@ -26,12 +26,11 @@ from strandline.jobs.model.definitions import Column, Definition, Function, Inse
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.types_text import parse_type
-from strandline.state_store.checksum import of_members
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState, FormatNewer, StoreError
-from strandline.state_store.formats import check_format
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
+from strandline.state_store.stored_state import check_format, of_members
 from strandline.state_store.wording import Name, sentence
 
 FORMAT = 2

@@ -20,8 +20,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.name_map import localized, name_map_in
 from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.model.definitions import View
-from strandline.jobs.operate.assurance import assurances
-from strandline.jobs.operate.maintenance.plan import log_costs
+from strandline.jobs.operate.assurance import assurances, log_costs
 from strandline.jobs.operate.verify.findings import Check, counted, note_proofs, sized
 from strandline.jobs.operate.watch import acknowledgements, alerts
 from strandline.jobs.run.heartbeat import read_beat

@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.model.options import Severity
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import Head, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import make_folder, replace
+from strandline.state_store.stored_state import members_in, sealed_members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ table's last commit are left out, so a micro-batch may be repeated, or cut diffe
 lost or written twice. Dead letters go first: if the process dies in between, the log is behind, the micro-batch is read
 again, and the offsets of the dead letters keep them from being written twice. Event log + dead letters = the topic.
 
-Where the rows are is another matter: in the session (`by_spark`), or in the driver's memory when they are few
+Where the rows are is another matter: in the session (`in_tasks`), or in the driver's memory when they are few
 (`in_driver`).
 """
 

@@ -1,5 +1,6 @@
-"""A large micro-batch in Spark's tasks: a task reads a range, decodes it and writes its rows to files; the driver makes
-the one commit that names them.
+"""A micro-batch of Spark's query, taken in where its size says: by the driver when it is small, else in tasks.
+
+A task reads a range, decodes it and writes its rows to files; the driver makes the one commit that names them.
 
     driver   heads ── ranges ──────────────────────────────> commit
     task                └─> topic ── columns ── files ──┘  the rows stay where they are, what was counted comes back
@@ -7,24 +8,30 @@ the one commit that names them.
 No row passes through the JVM. A task that runs twice leaves files that nothing names, which clean-up removes. Broken
 records come back to the driver, which writes them: they are few, or a micro-batch is all they are (see
 `ingest.max_bytes_per_epoch`).
+
+Where the query has no offsets to plan by, the session itself takes it in: workers read and decode, and write the rows
+of the event logs. The batch is kept while it lasts: the topics are read once, whatever is made of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.jobs.ingest.decode import decoded_columns
-from strandline.jobs.ingest.event_logs import Ingested, log_spec
+from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
 from strandline.jobs.ingest.in_driver import DriverIntake, event_columns, range_of
+from strandline.jobs.ingest.offsets import ranges_of
 from strandline.jobs.ingest.source import IntakeRange, TopicRange, TopicsReader
+from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
 from strandline.state_store.delta.data_files import StagedParts
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.duckdb.table import BATCH_ROWS, WrittenRows, write_rows
 from strandline.state_store.errors import VectorMismatch
+from strandline.state_store.spark.table import SparkTable
 from strandline.state_store.tablespec import schema_json
 from strandline.state_store.wording import Name, sentence
 
@@ -32,13 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection as Connection
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from strandline.jobs.ingest.event_logs import Target
+    from strandline.jobs.ingest.in_driver import SmallBatches
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.ingest.offsets import Range
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.engine import DuckDBEngine
+    from strandline.state_store.tablespec import TableSpec
+
 
 _ERROR: Final = "_error"
 
@@ -99,7 +108,7 @@ class RangeDone:
     ranges: list[Range] = field(default_factory=list)
 
 
-def ingest(
+def ingest_in_tasks(
     spark: SparkSession,
     reading: IntakeRange,
     ranges: Sequence[TopicRange],
@@ -238,3 +247,101 @@ def _groups(rows: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
 def _joined(rows: Sequence[pa.Table]) -> Sequence[pa.RecordBatch]:
     joined: Sequence[pa.RecordBatch] = pa.concat_tables(rows).combine_chunks().to_batches()
     return joined
+
+
+def ingest(rows: DataFrame, number: int, small: SmallBatches | None, targets: Sequence[Target]) -> list[Ingested]:
+    """Append a micro-batch to the event logs and dead letters of its sources; the commits made, in order.
+
+    Args:
+        number: of the micro-batch in its query.
+        small: those of the query; None when Spark takes in every one.
+
+    Raises:
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+    """
+    bounds = small.bounds(number) if small is not None else None
+    if small is None or bounds is None:
+        return _ingest_by_session(rows, targets)
+    if small.is_small(bounds):
+        return small.ingest(bounds, targets)
+    return ingest_in_tasks(rows.sparkSession, small.reading, small.ranges(bounds), targets, small.duckdb_engine)
+
+
+def _ingest_by_session(micro_batch: DataFrame, targets: Sequence[Target]) -> list[Ingested]:
+    """Append one micro-batch of `Reading.frame` to the event logs and dead letters of its sources.
+
+    Returns:
+        the commits made, in order; none when the micro-batch holds nothing new.
+
+    Raises:
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+    """
+    from pyspark.storagelevel import StorageLevel
+
+    micro_batch = micro_batch.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        ranges = ranges_of(micro_batch)
+        commits: list[Ingested] = []
+        for target in targets:
+            if target.source.name in ranges:
+                commits += _SparkIntake(target, micro_batch).take(ranges[target.source.name])
+        return commits
+    finally:
+        micro_batch.unpersist()
+
+
+class _SparkIntake(Intake):
+    """One source's part of a micro-batch, as a frame."""
+
+    def __init__(self, target: Target, micro_batch: DataFrame) -> None:
+        super().__init__(target)
+        self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
+
+    def _table(self, spec: TableSpec) -> SparkTable:
+        return SparkTable(self._rows.sparkSession, self._target.lake.table(spec.name), spec)
+
+    def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
+        from pyspark.sql import functions as f
+
+        running = f.unix_micros("_running_time")
+        if before:
+            running = f.greatest(running, _per_partition(before))
+        struct = f.col(f"s{self._target.place}")
+        visible = [struct.getField(column.name).alias(column.name) for column in self._source.columns]
+        meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
+        meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
+        if self._source.kind == "table":
+            meta.append(f.col(TOMBSTONE))
+        if self._source.bag:
+            meta.append(f.col(ROW_HASH))
+        rows = _from(self._rows.where(f.col("_error").isNull()), first).select(*visible, *meta)
+        return self._table(log_spec(self._source)).append(rows, record)
+
+    def _append_dead_letters(self, first: Mapping[str, int], record: CommitRecord) -> Head:
+        from pyspark.sql import functions as f
+
+        stored = [f.col(name) for name in ("_partition", "_offset", "_timestamp", "_key", "_value", "_headers")]
+        columns = [f.lit(self._source.topic).alias("_topic"), *stored, f.col("_error").alias("reason")]
+        rows = _from(self._rows.where(f.col("_error").isNotNull()), first).select(*columns)
+        return self._table(dead_letter_spec(self._source)).append(rows, record)
+
+
+def _from(rows: DataFrame, first: Mapping[str, int]) -> DataFrame:
+    """The rows from these offsets on; all of them without any."""
+    from pyspark.sql import functions as f
+
+    return rows.where(f.col("_offset") >= _per_partition(first, otherwise=0)) if first else rows
+
+
+def _per_partition(values: Mapping[str, int], otherwise: int | None = None) -> Column:
+    """The value of the row's `_partition`; `otherwise` for a partition without one."""
+    from pyspark.sql import functions as f
+
+    chosen: Any = f
+    for partition, value in values.items():
+        chosen = chosen.when(f.col("_partition") == int(partition), f.lit(value).cast("bigint"))
+    return f.lit(otherwise).cast("bigint") if chosen is f else chosen.otherwise(f.lit(otherwise).cast("bigint"))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import OffsetsVanished
@@ -26,6 +24,7 @@ from strandline.jobs.model.errors import OffsetsVanished
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import numpy as np
     from pyspark.sql import DataFrame
 
     from strandline.jobs.ingest.logs.log import Log
@@ -177,7 +176,7 @@ def as_numbers(offsets: Offsets) -> dict[str, dict[int, int]]:
     return {topic: {int(name): offset for name, offset in each.items()} for topic, each in offsets.items()}
 
 
-NEVER: Final = np.iinfo(np.int64).min
+NEVER: Final = -(1 << 63)
 """The running time before the first good record, in microseconds."""
 
 RANGE_TYPE: Final = (

@@ -1,4 +1,5 @@
-"""What an operator may rely on of each view: it is right, fresh and recoverable, and what that costs.
+"""What an operator may rely on of each view: it is right, fresh and recoverable, and what that costs; and what each
+event log does.
 
 | word | by |
 | --- | --- |
@@ -7,31 +8,43 @@
 | recoverable | the last drill of each kind, and the newest backup that has its table |
 | cost | the bytes of its table and of its inner stages; the seconds of the last run's refreshes, for a day |
 
-Nothing here reads rows: each answer is a note that somebody has left, or a commit.
+What retention has taken from a log is known from its table's log. Nothing here reads rows: each answer is a note that
+somebody has left, or a commit.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import stage_tables
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.definitions import View
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import Ownership
 from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.quality.freshness import Waiting
 from strandline.jobs.operate.quality.hindrances import Hindrances
-from strandline.jobs.operate.verify.findings import last_proof
+from strandline.jobs.operate.verify.findings import last_proof, sized
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
-from strandline.state_store.errors import StrandlineError
+from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.open import lake_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from strandline.jobs.model.settings import Settings
+    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.delta.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,4 +216,73 @@ def _newest_backup(settings: Settings) -> Manifest | None:
 
     with suppress(StrandlineError):
         return read_latest(lake_path(settings.backup.destination, settings.storage.options()))
+    return None
+
+
+_TIME = "_timestamp"
+
+
+@dataclass(frozen=True)
+class LogCost:
+    """What an event log keeps.
+
+    Attributes:
+        size: the bytes of its data files.
+        oldest: the smallest timestamp of its events, to the millisecond; None: it has no events, or its files do not
+            tell.
+        gone: the events that retention has taken so far.
+    """
+
+    table: str
+    rows: int
+    size: int
+    oldest: datetime | None
+    gone: int = 0
+
+    def __str__(self) -> str:
+        since = f", the oldest event of {self.oldest:%Y-%m-%d %H:%M:%S} UTC" if self.oldest is not None else ""
+        gone = f"; {self.gone:,} rows before are gone by its retention" if self.gone else ""
+        return f"{self.rows:,} rows, {sized(self.size)}{since}{gone}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The cost as values of JSON."""
+        oldest = self.oldest.isoformat() if self.oldest is not None else None
+        return {"log": self.table, "rows": self.rows, "bytes": self.size, "oldest_event": oldest, "gone": self.gone}
+
+
+def log_cost(table: str, record: CommitRecord, snapshot: Snapshot) -> LogCost:
+    """The cost of one event log.
+
+    Args:
+        record: of that version.
+    """
+    files = snapshot.files.values()
+    times = [_oldest(body) for body in files]
+    known = [each for each in times if each is not None]
+    oldest = min(known) if known and len(known) == len(times) else None
+    return LogCost(table, record.rows, sum(int(body["size"]) for body in files), oldest, record.gone)
+
+
+def log_costs(settings: Settings) -> list[LogCost]:
+    """The costs of a lake's event logs, in the order of pipelines. One that is not there yet, or broken, is left out.
+
+    Raises:
+        CorruptState: the catalog does not read.
+    """
+    lake = LakeLayout(settings.lake)
+    catalog = Catalog(lake)
+    sources = [each for name in catalog.pipelines() for each in catalog.pipeline(name) if isinstance(each, Source)]
+    found = []
+    for table in map(tables.event_log, sources):
+        with suppress(StoreError):
+            head = reader.head(lake.table(table))
+            if head is not None:
+                found.append(log_cost(table, head.record, read_snapshot(lake.table(table), head.version)))
+    return found
+
+
+def _oldest(body: Mapping[str, Any]) -> datetime | None:
+    """The smallest timestamp of a data file, by its statistics."""
+    with suppress(KeyError, TypeError, ValueError):
+        return datetime.fromisoformat(json.loads(body["stats"])["minValues"][_TIME])
     return None

@@ -33,7 +33,7 @@ from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import sized
 from strandline.jobs.operate.verify.history import oldest_base
 from strandline.jobs.partial.plan import partial_plan
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.options import State
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.partial.upquery import Key
+    from strandline.jobs.partial.pull import Key
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.paths import LakePath

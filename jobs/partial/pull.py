@@ -1,40 +1,196 @@
-"""Pull queries over whatever a query can name: stored tables, and partial views by key."""
+"""Pull queries over whatever a query can name: stored tables, and partial views by key.
+
+An upquery: the rows of some keys of a partial view, computed from its inputs at the versions of one cut.
+
+keys ──route──> rows of leaf 1 ──route──> rows of leaf 0 ──> the view's SELECT, in DuckDB ──> rows of those keys
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.jobs.model.definitions import View
-from strandline.jobs.partial.plan import partial_plan
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.plan import KEYS, partial_plan
 from strandline.jobs.serve import pull as stored
 from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.errors import KeyRequired, TooLarge
 from strandline.jobs.serve.pushdown import part_predicate
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.results import Rows
-from strandline.jobs.serve.terms import FREELY
+from strandline.jobs.serve.terms import FREELY, NO_LIMITS, QueryBudget, QueryLimits
 from strandline.jobs.serve.values import python_rows
 from strandline.jobs.sql.dialect import quote
+from strandline.state_store.delta import reader
+from strandline.state_store.tablespec import STATE
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable, Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.partial.plan import PartialPlan
-    from strandline.jobs.partial.upquery import Key
+    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.partial.plan import PartialPlan, Route
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned
     from strandline.jobs.serve.pull import Answer, PlannedPull
     from strandline.jobs.serve.query_engine import QueryDatabase
-    from strandline.jobs.serve.terms import QueryBudget, Terms
+    from strandline.jobs.serve.terms import Terms
     from strandline.jobs.sql.syntax import Select
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.layout import LakeLayout
+
+
+# The rows of leaves, read at the versions of one cut, and no more of them than a selection of values asks for.
+
+MOST_VALUES: Final = 10_000
+"""Of one column. To compare each row with a longer list costs more than to compute with the rows that it leaves out."""
+
+_Selection = dict[str, frozenset[Any]]
+"""{column: the values it may have}; none: all rows."""
+
+
+class CutReader:
+    """The tables of one cut.
+
+    Args:
+        spent: told of every batch that is read.
+    """
+
+    def __init__(self, lake: LakeLayout, cut: ConsistentSnapshot, spent: QueryBudget) -> None:
+        self._lake = lake
+        self._cut = cut
+        self._spent = spent
+
+    def rows(self, relation: Relation, columns: Sequence[str], selection: _Selection) -> pa.Table:
+        """At least the rows that the selection allows, with these columns; hidden ones among them are plain ones here.
+
+        Raises as `state_store.delta.reader.scan`; TimeLimit, TooLarge: more is read than may be.
+        """
+        schema = pa.schema([(name, relation.type_of(name).arrow()) for name in columns])
+        version = self._cut.version(relation.name)
+        if version is None or any(not values for values in selection.values()):
+            return pa.Table.from_batches([], schema)
+        shown = {name for name, _ in relation.columns}
+        stored = [name for name in columns if name in shown]
+        stored += [STATE] if len(stored) < len(columns) else []
+        short = {name: values for name, values in selection.items() if len(values) <= MOST_VALUES}
+        batches = reader.scan(self._lake.table(relation.name), version, stored, short or None)
+        plain = [self._plain(batch, schema, shown) for batch in self._spent.reading(iter(batches))]
+        return pa.Table.from_batches(plain, schema)
+
+    def _plain(self, batch: pa.RecordBatch, schema: pa.Schema, shown: set[str]) -> pa.RecordBatch:
+        arrays = [
+            batch.column(field.name) if field.name in shown else pc.struct_field(batch.column(STATE), field.name)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(
+            [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema
+        )
+
+
+def values_of(tables: Iterable[tuple[pa.Table, str]]) -> frozenset[Any]:
+    """The values of columns of tables, each once, without NULL."""
+    found: set[Any] = set()
+    for table, column in tables:
+        found.update(pc.unique(table.column(column)).to_pylist())
+    return frozenset(found - {None})
+
+
+def _selection_of(selections: Sequence[_Selection]) -> _Selection:
+    """One selection that allows every row that one of these does."""
+    first = selections[0]
+    if all(each == first for each in selections):
+        return first
+    if all(len(each) == 1 and each.keys() == first.keys() for each in selections):
+        return {name: frozenset[Any]().union(*(each[name] for each in selections)) for name in first}
+    return {}
+
+
+Key = tuple[Any, ...]
+"""The values of `PartialPlan.key`, as Arrow's `to_pylist` gives them."""
+
+
+class Upqueries:
+    """The upqueries of one view. Any thread may ask.
+
+    Args:
+        functions: those that users wrote.
+        database: that they are computed in, see `QueryEngine`.
+    """
+
+    def __init__(
+        self,
+        plan: PartialPlan,
+        lake: LakeLayout,
+        functions: Library,
+        limits: QueryLimits = NO_LIMITS,
+        database: QueryDatabase | None = None,
+    ) -> None:
+        self._plan = plan
+        self._database = database
+        self._lake = lake
+        self._functions = functions
+        self._limits = limits
+
+    def rows(self, keys: Sequence[Key], cut: ConsistentSnapshot, spent: QueryBudget | None = None) -> pa.Table:
+        """The rows of these keys, ordered by the view's key; none for a key that the view does not have.
+
+        Args:
+            cut: of the view's inputs.
+            spent: of a query that this is a part of.
+
+        Raises:
+            InvalidQuery: an expression fails over the rows that are read.
+            VersionGone: a version of the cut is no longer kept. Ask again at a newer one.
+            TimeLimit, TooLarge: it takes more than it may.
+            CorruptState: an input is broken.
+        """
+        plan = self._plan
+        spent = spent if spent is not None else QueryBudget(self._limits)
+        inputs = self._inputs(keys, CutReader(self._lake, cut, spent))
+        columns = list(zip(*keys, strict=True)) if keys else [() for _ in plan.key]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, plan.key_schema, strict=True)]
+        with QueryEngine(self._functions, spent, self._database) as duck:
+            found = duck.query(plan.sql, {**inputs, KEYS: pa.Table.from_arrays(arrays, schema=plan.key_schema)})
+        return found.cast(plan.schema)
+
+    def _inputs(self, keys: Sequence[Key], tables: CutReader) -> dict[str, pa.Table]:
+        """{relation: its rows that matter for the keys, and maybe more}."""
+        plan = self._plan
+        selections: dict[int, _Selection] = {}
+        read: dict[int, pa.Table] = {}
+        for route in plan.routes.routes:
+            selections[route.leaf] = self._selection(route, keys, read)
+            relation = plan.leaves.relations[route.leaf]
+            names = list(dict.fromkeys([*plan.columns[relation.name], *self._asked(route.leaf)]))
+            read[route.leaf] = tables.rows(relation, names, selections[route.leaf])
+        found = {}
+        for name in plan.inputs:
+            leaves = [leaf for leaf, relation in enumerate(plan.leaves.relations) if relation.name == name]
+            # A relation that is read in several places is one table to the SELECT: the rows of all of them.
+            wanted = _selection_of([selections[leaf] for leaf in leaves])
+            known = next((read[leaf] for leaf in leaves if selections[leaf] == wanted), None)
+            relation = plan.leaves.relations[leaves[0]]
+            found[name] = known if known is not None else tables.rows(relation, plan.columns[name], wanted)
+        return found
+
+    def _selection(self, route: Route, keys: Sequence[Key], read: dict[int, pa.Table]) -> _Selection:
+        if any(None in key for key in keys) or not route.there:
+            return {}
+        if route.own:
+            return {column: frozenset(key[place] for key in keys) for column, place in route.own}
+        return {route.column: values_of((read[leaf], column) for leaf, column in route.origins)}
+
+    def _asked(self, leaf: int) -> list[str]:
+        """The columns of a leaf that other leaves are selected by."""
+        return [column for route in self._plan.routes.routes for origin, column in route.origins if origin == leaf]
 
 
 # What a SELECT asks of a partial view: the keys that its WHERE names.

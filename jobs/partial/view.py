@@ -21,8 +21,7 @@ from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.partial.pull import key_required
-from strandline.jobs.partial.upquery import MOST_VALUES, CutReader, values_of
+from strandline.jobs.partial.pull import MOST_VALUES, CutReader, key_required, values_of
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits
 from strandline.state_store.delta import reader
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.partial.plan import PartialPlan, Route
-    from strandline.jobs.partial.upquery import Key, Upqueries
+    from strandline.jobs.partial.pull import Key, Upqueries
     from strandline.jobs.serve.lookup import KeyValues, Lookup
     from strandline.state_store.commits import TableVersion
     from strandline.state_store.layout import LakeLayout
@@ -143,7 +142,7 @@ class PartialView:
     def read(self, keys: Sequence[Key]) -> KeyRows:
         """The rows of these keys at the present cut; what is not kept is computed.
 
-        Raises as `jobs.partial.upquery.Upqueries.rows`, and as `advance` where nothing was read before.
+        Raises as `jobs.partial.pull.Upqueries.rows`, and as `advance` where nothing was read before.
         """
         if self._cut is None:
             self.advance()

@@ -27,7 +27,7 @@ from strandline.jobs.run.heartbeat import SILENT_SECONDS
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StoreError
-from strandline.state_store.storage.requests import REQUESTS, Requests
+from strandline.state_store.storage_verbs import REQUESTS, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

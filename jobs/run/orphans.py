@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from strandline.state_store.errors import WriterBusy
 from strandline.state_store.files import replace
-from strandline.state_store.lock import WriterLock, writer_lock
+from strandline.state_store.lock import LEASE_SECONDS, WriterLease, WriterLock, lease, writer_lock
 from strandline.state_store.paths import Location
 from strandline.state_store.processes import Process, process
-from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from strandline.jobs.run.patience import without
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import Levels
 from strandline.state_store.duckdb.engine import process_engine
-from strandline.state_store.storage.requests import REQUESTS, Requests
+from strandline.state_store.storage_verbs import REQUESTS, Requests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +153,7 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
     return found
 
 
-# What was made of a stage in the epoch before is kept with it (`jobs.model.kept`), so it must be the same object. A
+# What was made of a stage in the epoch before is kept with it (`jobs.model.stage`), so it must be the same object. A
 # worker does the tasks of a few groups by turns.
 @lru_cache(maxsize=16)
 def _levels(pickled: bytes) -> Levels:

@@ -30,7 +30,7 @@ from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.reached import Reached
-from strandline.state_store.storage.requests import Requests
+from strandline.state_store.storage_verbs import Requests
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import source
 from strandline.jobs.ingest.event_logs import Target, begin_empty
 from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import small_batches
+from strandline.jobs.ingest.in_tasks import ingest as ingest_by_spark
 from strandline.jobs.ingest.lag import behind
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
@@ -456,7 +457,7 @@ class PipelineStream:
 
     def _spark_batch(self, small: SmallBatches | None, rows: DataFrame, number: int) -> None:
         self._by_driver = False
-        self._micro_batch(partial(by_spark.ingest, rows, number, small))
+        self._micro_batch(partial(ingest_by_spark, rows, number, small))
 
     def _reading(self) -> source.IntakeRange:
         committed = {each.name: committed_offsets(each, self.lake) for each in self.sources}

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import NoConsistentSnapshot, RequestRefused, SnapshotExpired
 from strandline.jobs.serve.reflected import Notes, Reflected, reflected, settled
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import StoreError, VersionGone
+from strandline.state_store.stored_state import members_in, sealed_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -209,8 +209,8 @@ def _replaced_live(
     existing: Definition, definition: Definition, catalog: Catalog, lake: LakeLayout, replacing: Replace
 ) -> Change | None:
     """Replace a view, or add columns to a source, while others go on reading; None if it is neither."""
-    from strandline.jobs.session.define.altered import extends
     from strandline.jobs.session.define.replaced import check_added_columns
+    from strandline.jobs.session.define.source import extends
 
     begun = _begun(definition, catalog)
     if isinstance(existing, View) and isinstance(definition, View):

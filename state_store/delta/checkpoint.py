@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from strandline.state_store.checksum import MARK, PLACE, intact, sealed
 from strandline.state_store.delta.entry import write_hint
 from strandline.state_store.files import create
+from strandline.state_store.stored_state import MARK, PLACE, intact, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,13 +14,13 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.log import LOG
 from strandline.state_store.errors import CommitsLost, StoreError, TableLost
 from strandline.state_store.files import Unchanged, make_folder, move_folder, remove_file, replace
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import files_in, folders_in, is_folder, side_by_side
+from strandline.state_store.stored_state import members_in, sealed_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from strandline.state_store.errors import CommitConflict, ObjectMissing, StorageDenied, StorageUnavailable, StoreError
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.replicas.backup import check_backup, dump, load
 from strandline.state_store.replicas.row_bytes import ROWS, ROWS_END
-from strandline.state_store.replicas.store import Store, StoreSnapshot
+from strandline.state_store.replicas.store import Store, StoreSnapshot, check_backup, dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

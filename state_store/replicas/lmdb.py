@@ -12,8 +12,7 @@ from zlib import crc32
 import lmdb
 
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, WriterBusy
-from strandline.state_store.replicas.backup import check_backup, copy_files
-from strandline.state_store.replicas.store import Store, StoreSnapshot
+from strandline.state_store.replicas.store import Store, StoreSnapshot, check_backup, copy_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

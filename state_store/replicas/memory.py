@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from strandline.state_store.replicas.backup import check_backup, dump, load
-from strandline.state_store.replicas.store import Store, StoreSnapshot
+from strandline.state_store.replicas.store import Store, StoreSnapshot, check_backup, dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

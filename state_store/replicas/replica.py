@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.errors import CorruptState, DuplicateKey, NegativeWeight, ReplicaDiverged, ReplicaNotReady
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.replicas.backup import back_up
 from strandline.state_store.replicas.row_bytes import COUNT
 from strandline.state_store.replicas.state import Phase, ReplicaReading, ReplicaState, batches, unreached
-from strandline.state_store.replicas.store import Write
+from strandline.state_store.replicas.store import Write, back_up
 from strandline.state_store.tablespec import WEIGHT
 
 if TYPE_CHECKING:

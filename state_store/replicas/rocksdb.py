@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rocksdict import BlockBasedOptions, Cache, Checkpoint, DBCompressionType, Options, Rdict, WriteBatch
 
 from strandline.state_store.errors import CorruptState, DiskFailed, StorageUnavailable, StrandlineError, WriterBusy
-from strandline.state_store.replicas.backup import check_backup, copy_files
 from strandline.state_store.replicas.row_bytes import ROWS, ROWS_END
-from strandline.state_store.replicas.store import Store, StoreSnapshot
+from strandline.state_store.replicas.store import Store, StoreSnapshot, check_backup, copy_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -30,8 +30,7 @@ from strandline.state_store.errors import (
     StrandlineError,
 )
 from strandline.state_store.paths import checked_folder, checked_key, hidden, joined
-from strandline.state_store.storage.requests import REQUESTS
-from strandline.state_store.storage_verbs import ListedObject, Storage
+from strandline.state_store.storage_verbs import REQUESTS, ListedObject, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

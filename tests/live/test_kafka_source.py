@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import in_tasks, source
 from strandline.jobs.ingest.event_logs import Target
 from strandline.jobs.ingest.logs.log import partition_for
 from strandline.jobs.ingest.offsets import committed_offsets
@@ -99,7 +99,7 @@ def test_a_running_query_picks_up_new_partitions(
     wanted = stream("living")
 
     def epoch(batch: DataFrame, _number: int) -> None:
-        by_spark._ingest_by_session(batch, Target.of_all([wanted], lake, "test/1", {}))
+        in_tasks._ingest_by_session(batch, Target.of_all([wanted], lake, "test/1", {}))
 
     source.register(spark)
     frame = source.IntakeRange.after({}, kafka, lake, [wanted], {}).frame(spark)

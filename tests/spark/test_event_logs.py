@@ -8,7 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import in_tasks as spark_intake
+from strandline.jobs.ingest import source
 from strandline.jobs.ingest.event_logs import Target
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
@@ -125,7 +126,7 @@ def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Set
     LocalLog(lake).produce("events", [Record(None, b"broken", 1)])
 
     def again(batch: DataFrame) -> None:
-        assert by_spark._ingest_by_session(batch, Target.of_all([EVENTS], lake, WRITER, {})) == []
+        assert spark_intake._ingest_by_session(batch, Target.of_all([EVENTS], lake, WRITER, {})) == []
 
     drain(spark, settings, lake, [EVENTS], each=again)
     assert len(rows_of(lake, "events")) == 10

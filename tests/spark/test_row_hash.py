@@ -15,8 +15,7 @@ from strandline.state_store.delta import reader
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.row_lanes import row_lanes
-from strandline.state_store.spark.table import SparkTable
-from strandline.state_store.spark.upserts import lanes, same
+from strandline.state_store.spark.table import SparkTable, lanes, same
 from strandline.state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.ingest import by_spark, source
+from strandline.jobs.ingest import in_tasks, source
 from strandline.jobs.ingest.event_logs import Ingested, Target
 from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import SmallBatches
@@ -46,7 +46,7 @@ def drain(
         targets = Target.of_all(sources, lake, WRITER, ids)
         small = None if duckdb_engine is None else SmallBatches(reading, checkpoint, duckdb_engine)
         assert small is None or small.bounds(number) is not None, "Spark notes offsets in another way"
-        commits.extend(by_spark.ingest(batch, number, small, targets))
+        commits.extend(in_tasks.ingest(batch, number, small, targets))
         if each is not None:
             each(batch)
 

@@ -16,12 +16,12 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log, relation
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.relation import Relation
-from strandline.state_store.checksum import sealed
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import entry
 from strandline.state_store.delta.reader import digest_of_rows
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest
+from strandline.state_store.stored_state import sealed
 from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.lock import WriterLock, writer_lock
+from strandline.state_store.lock import WriterLease, WriterLock, lease, writer_lock
 from strandline.state_store.paths import LakePath, Location
-from strandline.state_store.storage.lease import WriterLease, lease
 from strandline.state_store.tablespec import WEIGHT, TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 

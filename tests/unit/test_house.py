@@ -68,7 +68,7 @@ def test_only_what_stands_below_may_be_imported(importer: str, imported: str, re
     [
         ("jobs.run.drain", "dagster", True),
         ("jobs.run.drain", "dagster_pipes", False),
-        ("orchestration.pipelines", "dagster", False),
+        ("orchestration.definitions", "dagster", False),
         ("dagster", "dagster", False),
         ("state_store.table", "sqlglot", True),
         ("jobs.sql.trees", "sqlglot", False),

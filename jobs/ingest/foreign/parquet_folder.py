@@ -36,13 +36,12 @@ from strandline.jobs.ingest.foreign.data_files import PATH, Node, columns_in, co
 from strandline.jobs.ingest.foreign.table import Changes, mark_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import ForeignChanged, ForeignMissing, ForeignUnsupported, ForeignVersionGone
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, SettingsError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import create, make_folder, remove_file
-from strandline.state_store.formats import check_format
 from strandline.state_store.paths import Location, file_names, is_folder, within
 from strandline.state_store.storage.open import lake_path
+from strandline.state_store.stored_state import check_format, members_in, sealed_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 
-from strandline.state_store.checksum import EMPTY, intact, sealed
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import create, make_folder
 from strandline.state_store.layout import safe_name
 from strandline.state_store.paths import files_in
+from strandline.state_store.stored_state import EMPTY, intact, sealed
 
 if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings

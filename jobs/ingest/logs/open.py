@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model.errors import TopicsElsewhere
-from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import create, make_folder
 from strandline.state_store.paths import folders_in
+from strandline.state_store.stored_state import of_members
 
 if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, BinaryIO
 from uuid import uuid4
 
 from strandline.jobs.ingest.logs.log import CHUNK
-from strandline.state_store.checksum import of_members
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import create
 from strandline.state_store.paths import file_names, open_file
+from strandline.state_store.stored_state import of_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -18,8 +18,7 @@ from strandline.jobs.ivm.refresh.late import with_late_rows
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import EngineRefused
-from strandline.jobs.model.kept import kept_with_stage
-from strandline.jobs.model.stage import RecursiveStage
+from strandline.jobs.model.stage import RecursiveStage, kept_with_stage
 from strandline.state_store.digest import Digest
 from strandline.state_store.wording import Name, Text, sentence
 

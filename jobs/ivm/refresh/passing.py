@@ -29,8 +29,7 @@ from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.refresh.on_duckdb import flat, of_columns
 from strandline.jobs.ivm.rules.delta_join import is_linear
-from strandline.jobs.model.kept import kept_with_stage
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage, Stage
+from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage, Stage, kept_with_stage
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.jobs.sql.trees import all_of, columns_in, conjuncts, replaced
 from strandline.state_store.delta.log import read_record

@@ -18,16 +18,15 @@ from urllib.parse import unquote
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.operate.verify.history import oldest_base
 from strandline.jobs.operate.verify.subjects import subjects
-from strandline.state_store.checksum import of_members
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import named_since
 from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, VersionGone
 from strandline.state_store.files import make_folder, replace
-from strandline.state_store.formats import check_format
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import is_folder, sizes_below, within
+from strandline.state_store.stored_state import check_format, of_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.jobs.serve.errors import Forbidden, Unauthenticated
 from strandline.jobs.serve.terms import QueryLimits
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, SettingsError
 from strandline.state_store.files import make_folder, replace
+from strandline.state_store.stored_state import members_in, sealed_members
 
 if TYPE_CHECKING:
     from pathlib import Path

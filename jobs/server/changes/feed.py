@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.reflected import age_ms, instant, reflected
+from strandline.jobs.serve.reflected import Notes, age_ms, instant, reflected
 from strandline.jobs.server.changes.events import (
     IDENTITY_LETTERS,
     Form,

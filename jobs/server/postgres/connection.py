@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.server.http.requests import STALLED_SECONDS
 from strandline.jobs.server.postgres import messages
-from strandline.jobs.server.postgres.failures import fields_of
-from strandline.jobs.server.postgres.messages import malformed, read_message
+from strandline.jobs.server.postgres.asking import FewRows
+from strandline.jobs.server.postgres.messages import fields_of, malformed, read_message
 from strandline.jobs.server.postgres.parameters import Parameter
-from strandline.jobs.server.postgres.result import FewRows
 from strandline.jobs.server.postgres.rows import copied_rows, data_rows, few_rows
 from strandline.jobs.server.postgres.session import Portal
 from strandline.jobs.server.postgres.statements import (
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.jobs.server.postgres.asking import Result
     from strandline.jobs.server.postgres.messages import Payload
-    from strandline.jobs.server.postgres.result import Result
     from strandline.jobs.server.postgres.session import ClientSession
 
 _TERMINATE: Final = b"X"

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.options import bound
 from strandline.jobs.server.postgres import messages
-from strandline.jobs.server.postgres.asking import Asking, Bindings, Client
+from strandline.jobs.server.postgres.asking import Asking, Bindings, Budget, Client
 from strandline.jobs.server.postgres.connection import Connection
-from strandline.jobs.server.postgres.failures import fields_of
-from strandline.jobs.server.postgres.messages import malformed, read_message, read_startup
-from strandline.jobs.server.postgres.result import Budget
+from strandline.jobs.server.postgres.messages import fields_of, malformed, read_message, read_startup
 from strandline.jobs.server.postgres.session import ClientSession
 from strandline.jobs.server.postgres.settings import SessionSettings
 from strandline.jobs.server.postgres.wire_types import Refusal, SqlState

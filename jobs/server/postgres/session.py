@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.server.postgres.asking import FewRows, Result
 from strandline.jobs.server.postgres.question import Described
-from strandline.jobs.server.postgres.result import FewRows, Result
 from strandline.jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATION, VERSIONS
 from strandline.jobs.server.postgres.statements import (
     Back,
@@ -36,9 +36,8 @@ from strandline.jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
     from strandline.jobs.serve.consistent_snapshot import Pinned
-    from strandline.jobs.server.postgres.asking import Asking
+    from strandline.jobs.server.postgres.asking import Asking, Budget
     from strandline.jobs.server.postgres.parameters import Parameter
-    from strandline.jobs.server.postgres.result import Budget
     from strandline.jobs.server.postgres.settings import SessionSettings
 
 Values = tuple["Parameter", ...]

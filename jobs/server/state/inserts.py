@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.produce import append_records, encode_rows
 from strandline.jobs.serve.errors import KeyReused, RequestRefused
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder
 from strandline.state_store.files import replace as replace_file
+from strandline.state_store.stored_state import members_in, sealed_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

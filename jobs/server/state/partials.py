@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.query_engine import QueryDatabase

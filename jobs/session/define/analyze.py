@@ -23,10 +23,17 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clock import clock_of
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope
-from strandline.jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
 from strandline.jobs.session.define.insert import insert_query_of
 from strandline.jobs.session.define.replaced import check_replacement, reads_the_same
-from strandline.jobs.session.define.source import check_new_columns, source_of
+from strandline.jobs.session.define.source import (
+    SourceDiff,
+    altered,
+    broken_by,
+    check_new_columns,
+    extended,
+    extends,
+    source_of,
+)
 from strandline.jobs.session.define.view import check_new, has_stars, view_of
 from strandline.jobs.sql.dialect import position_of, quote, sql_of
 from strandline.jobs.sql.size import too_deep

@@ -23,7 +23,7 @@ from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.operate import backfill
 from strandline.jobs.operate.verify import verify
 from strandline.jobs.operate.verify.findings import Outcome, passed
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.publish.encoder import Encoder
 from strandline.jobs.run import refresh_views, schedule, swap
 from strandline.jobs.run.swap import difference

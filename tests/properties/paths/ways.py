@@ -35,7 +35,7 @@ from strandline.jobs.operate.backfill import execute_backfill, period_of, plan_b
 from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.partial.plan import partial_plan
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.publish.encoder import decoded_rows, live_records
 from strandline.jobs.publish.publisher import open_publisher, open_topic, registry_of

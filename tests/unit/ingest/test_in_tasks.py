@@ -87,7 +87,7 @@ def take(
     if way == "parts":
         with closing(Backlog(small)) as backlog:
             return backlog.ingest(bounds, targets)
-    return in_tasks.ingest(cast("SparkSession", Tasks()), reading, small.ranges(bounds), targets, engine)
+    return in_tasks.ingest_in_tasks(cast("SparkSession", Tasks()), reading, small.ranges(bounds), targets, engine)
 
 
 def produced(lake: LakeLayout, records: Sequence[tuple[bool, int, int]]) -> dict[str, int]:

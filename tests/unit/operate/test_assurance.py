@@ -16,8 +16,8 @@ from strandline.jobs.operate import assurance
 from strandline.jobs.operate.assurance import Assurance, assurances
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.drills.history import DrillResult, record
-from strandline.jobs.operate.quality.checks import prove
 from strandline.jobs.operate.verify.findings import last_proof
+from strandline.jobs.operate.verify.verify import prove
 from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.processes import process

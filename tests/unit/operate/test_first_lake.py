@@ -18,10 +18,10 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.checksum import members_in, of_members, sealed_members
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import Action, FormatNewer
 from strandline.state_store.layout import LakeLayout
+from strandline.state_store.stored_state import members_in, of_members, sealed_members
 from tests.support.first_lake import ARCHIVE, PIPELINE, unpacked
 from tests.unit.operate.verify.damage import said
 

@@ -13,9 +13,9 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source, View
 from strandline.jobs.operate.quality.hindrances import Hindrances
-from strandline.orchestration import pipelines as assets_module
+from strandline.orchestration import definitions as assets_module
+from strandline.orchestration.definitions import pipeline_assets
 from strandline.orchestration.launch import DrainClient
-from strandline.orchestration.pipelines import pipeline_assets
 from strandline.orchestration.translator import Translator
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.layout import LakeLayout

@@ -8,7 +8,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.state_store.delta import reader
 from tests.support.served_lake import ServedLake

@@ -8,8 +8,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.partial.pull import asked
-from strandline.jobs.partial.upquery import Key
+from strandline.jobs.partial.pull import Key, asked
 from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.serve.errors import KeyRequired
 from strandline.jobs.serve.pushdown import key_predicate

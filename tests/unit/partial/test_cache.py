@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from strandline.jobs.partial.upquery import Key
+from strandline.jobs.partial.pull import Key
 from strandline.jobs.partial.view import KeyCache
 
 

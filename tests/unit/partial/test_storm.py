@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.partial.upquery import Upqueries
+from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.serve.query_engine import QueryDatabase
 from strandline.jobs.serve.terms import QueryLimits

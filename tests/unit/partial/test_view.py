@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.partial.upquery import Key, Upqueries
+from strandline.jobs.partial.pull import Key, Upqueries
 from strandline.jobs.partial.view import PartialView
 from strandline.jobs.serve.terms import QueryBudget
 from strandline.state_store.delta import log

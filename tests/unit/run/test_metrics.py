@@ -27,7 +27,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import ObjectMissing
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.objects import ObjectStorage
-from strandline.state_store.storage.requests import REQUESTS
+from strandline.state_store.storage_verbs import REQUESTS
 from tests.support.scraped import Scrape, parsed, scrape, value
 
 SHOP = """

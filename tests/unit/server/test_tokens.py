@@ -14,8 +14,8 @@ from strandline.jobs.expect.validate import write_docs
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.access.options import ServerOptions, Tokens, make_token, revoke_token
 from strandline.jobs.server.app import application
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.errors import CorruptState, SettingsError
+from strandline.state_store.stored_state import members_in, sealed_members
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 

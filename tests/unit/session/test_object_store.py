@@ -25,12 +25,12 @@ from strandline.jobs.serve.results import LiveRows, Rows
 from strandline.jobs.session.apply import apply
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
+from strandline.state_store import lock as lease_module
 from strandline.state_store.delta import log
 from strandline.state_store.errors import LockLost, SettingsError, WriterBusy
 from strandline.state_store.layout import LakeLayout
+from strandline.state_store.lock import LEASE_SECONDS, WriterLease, lease, read_lease
 from strandline.state_store.paths import Location
-from strandline.state_store.storage import lease as lease_module
-from strandline.state_store.storage.lease import LEASE_SECONDS, WriterLease, lease, read_lease
 from tests.support.lakes import below, overwrite, s3_environment, s3_folder
 from tests.support.s3_server import S3Server
 from tests.support.waiting import PATIENCE_SECONDS

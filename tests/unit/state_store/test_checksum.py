@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.state_store.checksum import of_members
+from strandline.state_store.stored_state import of_members
 
 
 @pytest.mark.parametrize(("ascii_only", "found"), [(True, 893_852_060), (False, 1_581_618_926)])

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.model.settings import RetentionSettings, Settings
+from strandline.jobs.operate.assurance import LogCost, log_costs
 from strandline.jobs.operate.maintenance.execute import MaintenanceResult, TableResult, execute_maintenance
-from strandline.jobs.operate.maintenance.plan import LogCost, log_costs, plan_maintenance
+from strandline.jobs.operate.maintenance.plan import plan_maintenance
 from strandline.jobs.operate.verify.findings import sized
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store import leases

@@ -9,7 +9,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.model.definitions import View
-from strandline.jobs.operate.quality.checks import PROOFS, prove
+from strandline.jobs.operate.verify.verify import PROOFS, prove
 from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.operate.verify.lakes import MadeLake
 

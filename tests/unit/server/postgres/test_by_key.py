@@ -13,7 +13,7 @@ import pytest
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.server.postgres.result import FewRows
+from strandline.jobs.server.postgres.asking import FewRows
 from strandline.jobs.server.postgres.rows import data_rows, few_rows
 from strandline.jobs.server.postgres.wire_types import columns_of
 from strandline.jobs.server.state.by_key import Keyed, KeyedQueries

@@ -14,7 +14,7 @@ from psycopg import errors
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.postgres import connection, listener
-from strandline.jobs.server.postgres.result import Budget
+from strandline.jobs.server.postgres.asking import Budget
 from strandline.jobs.sql.size import QUERY_CHARACTERS
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from strandline.state_store.replicas import follow
-from strandline.state_store.replicas.backup import check_backup
 from strandline.state_store.replicas.follow import RestoreProgress
 from strandline.state_store.replicas.state import Phase
+from strandline.state_store.replicas.store import check_backup
 from tests.support.examples import AT_LENGTH
 from tests.support.killed_follower import PIECE_ROWS, started
 from tests.support.replica_backends import Backend

@@ -21,12 +21,11 @@ from strandline.state_store.errors import (
     StorageUnavailable,
     WriterBusy,
 )
-from strandline.state_store.replicas.backup import back_up, check_backup
 from strandline.state_store.replicas.dynamodb import DynamoStore, Item
 from strandline.state_store.replicas.lmdb import LmdbStore
 from strandline.state_store.replicas.rocksdb import RocksStore
 from strandline.state_store.replicas.row_bytes import LONGEST_BYTES, ROWS, ROWS_END
-from strandline.state_store.replicas.store import Store, Write
+from strandline.state_store.replicas.store import Store, Write, back_up, check_backup
 from tests.support.examples import SLOWNESS, examples
 from tests.support.replica_backends import Backend
 from tests.support.waiting import PATIENCE_SECONDS

@@ -20,19 +20,19 @@ from threading import Event
 
 import pytest
 
+from strandline.state_store import lock as lease_module
 from strandline.state_store.errors import Action, CorruptState, LockLost, StorageUnavailable, WriterBusy
+from strandline.state_store.lock import LeaseRecord, WriterLease, lease, read_lease
 from strandline.state_store.paths import Location
-from strandline.state_store.storage import lease as lease_module
 from strandline.state_store.storage.disk import DiskStorage
-from strandline.state_store.storage.lease import LeaseRecord, WriterLease, lease, read_lease
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.state_store.storage.places import Place
 
 LONG = 240.0
 
 _HOLD = """
-from strandline.state_store.storage import lease as module
-from strandline.state_store.storage.lease import lease
+from strandline.state_store import lock as module
+from strandline.state_store.lock import lease
 
 module._RENEWALS = 2400
 with lease(place().location("tickets.lock"), "a test's child", float(sys.argv[2])) as held:

@@ -1,7 +1,11 @@
-"""Checksums that stand inside what they cover: in bytes, as eight hex digits behind a mark; in JSON, as a member.
+"""What stored state says of itself: its checksum and its format.
+
+Checksums that stand inside what they cover: in bytes, as eight hex digits behind a mark; in JSON, as a member.
 
 The digits count as zeros in their own sum, the member not at all. CRC-32 notices every flipped bit and every burst of
 up to 32 bits.
+
+Formats of stored state: what a later version of Strandline wrote is refused, and never read as if it were known.
 """
 
 from __future__ import annotations
@@ -9,10 +13,14 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
+
+from strandline.state_store.errors import CorruptState, FormatNewer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 EMPTY: Final = "00000000"
 """The digits before the sum is known."""
@@ -74,3 +82,29 @@ def _with(data: bytes, mark: re.Pattern[bytes], digits: str) -> bytes:
     if found is None:
         raise ValueError(mark.pattern)
     return data[: found.start(1)] + digits.encode() + data[found.end(1) :]
+
+
+_PACKAGE: Final = "strandline"
+
+
+def check_format(what: str, found: object, known: int, where: str | None = None) -> None:
+    """Check that the format of something stored is the one that this version reads.
+
+    Args:
+        what: is stored, for people.
+
+    Raises:
+        FormatNewer: it is a later one.
+        CorruptState: it is an earlier one, that is not read any more, or none.
+    """
+    if found == known:
+        return
+    installed = version(_PACKAGE)
+    message = f"{what} has format {found}, Strandline {installed} reads format {known}"
+    if isinstance(found, int) and found > known:
+        raise FormatNewer(
+            message,
+            where=where,
+            hint=f"install the version that wrote it, or a later one: pip install --upgrade 'strandline>{installed}'",
+        )
+    raise CorruptState(message, where=where, hint="see the 'Stored state' lines of CHANGELOG.md")
