@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.state_store.checksum import members_in, sealed_members
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.errors import StoreError
 from strandline.state_store.files import Unchanged, make_folder, replace
+from strandline.state_store.stored_state import members_in, sealed_members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -9,9 +9,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.functions.python.code import check_aggregate, check_scalar, code_of, retracts
-from strandline.jobs.functions.registry import NOT_DETERMINISTIC, find
 from strandline.jobs.model.definitions import Column, Function
 from strandline.jobs.model.errors import FunctionRefused, NameTaken, SqlError, UnknownName
 from strandline.jobs.serve.format import TextTable, cell
@@ -174,6 +171,8 @@ def _function_of(statement: CreateFunction, allowed: Collection[str]) -> Functio
         FunctionRefused: its module is not allowed, cannot be imported, or lacks a part that a function must have.
         NameTaken: the language has a function of that name.
     """
+    from strandline.jobs.functions.python.code import check_aggregate, check_scalar, code_of, retracts
+
     try:
         _check_name(statement.name)
         if not statement.parameters:
@@ -198,6 +197,9 @@ def _function_of(statement: CreateFunction, allowed: Collection[str]) -> Functio
 
 
 def _check_name(name: str) -> None:
+    from strandline.jobs.functions.aggregates.registry import FUNCTIONS
+    from strandline.jobs.functions.registry import NOT_DETERMINISTIC, find
+
     # Two underscores stand between a function and its parts.
     if needs_quotes(name.lower()) or "__" in name:
         raise FunctionRefused(f"'{name}' is no name for a function", hint="letters, digits and _; no word of SQL")

@@ -19,14 +19,13 @@ import socket
 import ssl
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.jobs.serve.errors import Forbidden, Unauthenticated
-from strandline.jobs.serve.terms import QueryLimits
 from strandline.state_store.errors import CorruptState, SettingsError
 from strandline.state_store.files import make_folder, replace
 from strandline.state_store.stored_state import members_in, sealed_members
@@ -34,11 +33,17 @@ from strandline.state_store.stored_state import members_in, sealed_members
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from strandline.jobs.serve.terms import QueryLimits
 
-# A query over some ten million rows of two columns fits; two at once leave half of a small machine to everything else.
-_QUERY_LIMITS = QueryLimits(seconds=10.0, memory_bytes=512 << 20, rows=1_000_000, answer_bytes=64 << 20)
 
 _LAST_PORT = 65_535
+
+
+def _query_limits() -> QueryLimits:
+    """A query over some ten million rows of two columns fits; two at once leave half of a small machine to all else."""
+    from strandline.jobs.serve.terms import QueryLimits  # a command that makes a token needs no query
+
+    return QueryLimits(seconds=10.0, memory_bytes=512 << 20, rows=1_000_000, answer_bytes=64 << 20)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class ServerOptions:
     key: Path | None = None
     postgres_port: int | None = None
     postgres_clients: int = 100
-    limits: QueryLimits = _QUERY_LIMITS
+    limits: QueryLimits = field(default_factory=_query_limits)
     allowed_hosts: tuple[str, ...] = ()
     queries: int = 2
     body_bytes: int = 8 << 20

@@ -1,6 +1,6 @@
 """What a session asks of the process that answers queries: the rows of a SELECT, or the types of one.
 
-text ──reads the system catalog alone──> strandline.jobs.server.pg_catalog, by DuckDB
+text ──reads the system catalog alone──> strandline.jobs.server.postgres.system_catalog, by DuckDB
      └─otherwise───────────────────────> the language, as `POST /v1/query` takes it: same cut, limits and scopes
 """
 
