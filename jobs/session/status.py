@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import letters_of, stage_tables
@@ -32,6 +32,9 @@ _TOPIC = "changelog topic"
 _Row = tuple[str | None, str, str, int | None, int | None, int | None, int | None, str, int | None, str]
 _Lag = tuple[int | None, str, str | None]
 """A lag, its unit, and where it is not known the code of the error."""
+_NO_VERSIONS: Final[_Lag] = (0, "versions", None)
+_NO_EVENTS: Final[_Lag] = (0, "events", None)
+"""Of rows that are kept aside: they come in the commit of those beside them."""
 
 
 def status(settings: Settings) -> Rows:
@@ -52,12 +55,11 @@ def status(settings: Settings) -> Rows:
     lake = LakeLayout(settings.lake)
     check_lake(lake)
     catalog = Catalog(lake)
-    heads = WholeHeads(lake)
-    log, hindrances = Lags(settings, heads, catalog), Hindrances(catalog.definitions(), heads)
+    found = _Found(settings, lake, catalog)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
-            rows += _rows(definition, catalog, lake, log, heads, hindrances)
+            rows += found.rows(definition)
     rows += [_broken(each, catalog.pipeline_of(each)) for each in catalog.broken.values()]
     localized = catalog.name_map.of
     return Rows(_NAMES, [(row[0], row[1] if row[2] == _TOPIC else localized(row[1]), *row[2:]) for row in rows])
@@ -67,67 +69,78 @@ def _broken(broken: Broken, pipeline: str | None) -> _Row:
     return (pipeline, broken.name, "broken", None, None, None, None, "", None, "broken")
 
 
-def _rows(
-    definition: Definition, catalog: Catalog, lake: LakeLayout, log: Lags, heads: WholeHeads, hindrances: Hindrances
-) -> Iterator[_Row]:
-    match definition:
-        case InsertQuery():
-            return
-        case View() if definition.partial:
-            yield (definition.pipeline, definition.name, "view", None, None, None, None, "", None, "partial")
-            return
-        case View():
-            stages = stage_tables(lake, definition.name)
-            late = late_in(lake, stages)
-            found = hindrances.of(definition.name)
-            yield _row(
-                definition,
-                definition.name,
-                "view",
-                heads,
-                log.versions(definition),
-                late,
-                found,
-                waits=log.waits(definition),
-            )
-            if published(definition):
-                yield log.changelog(definition)
-            for letters in letters_of(lake, stages):
-                yield _row(definition, letters, "dead letters", heads, (0, "versions", None))
-        case Source(kind="table"):
-            event_log = tables.event_log(definition)
-            yield _row(definition, event_log, "event log", heads, log.lag(definition, lake))
-            yield _row(
-                definition, definition.name, "table", heads, log.versions(definition), waits=log.waits(definition)
-            )
-        case Source():
-            yield _row(definition, definition.name, "event log", heads, log.lag(definition, lake))
-    letters = tables.dead_letters(definition.name)
-    if isinstance(definition, Source) and reader.head(lake.table(letters)) is not None:
-        yield _row(definition, letters, "dead letters", heads, (0, "events", None))
+class _Found:
+    """The rows of definitions, all by the same heads."""
 
+    def __init__(self, settings: Settings, lake: LakeLayout, catalog: Catalog) -> None:
+        self._lake = lake
+        self._heads = WholeHeads(lake)
+        self._lags = Lags(settings, self._heads, catalog)
+        self._hindrances = Hindrances(catalog.definitions(), self._heads)
 
-def _row(
-    definition: Definition,
-    table: str,
-    role: str,
-    heads: WholeHeads,
-    lag: _Lag,
-    late: int | None = None,
-    hindrance: Hindrance | None = None,
-    *,
-    waits: bool = False,
-) -> _Row:
-    behind, unit, error = lag
-    try:
-        head = heads.head(table)
-    except (TableLost, CommitsLost) as lost:
-        return (definition.pipeline, table, role, None, None, None, behind, unit, late, lost.code)
-    if head is None:
-        return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")
-    state = error or (hindrance.state if hindrance is not None else "behind" if behind or waits else "fresh")
-    record = head.record
-    return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, state)
+    def rows(self, definition: Definition) -> Iterator[_Row]:
+        """A row for each table of a definition, and for its changelog topic."""
+        match definition:
+            case InsertQuery():
+                return
+            case View():
+                yield from self._of_view(definition)
+            case Source():
+                yield from self._of_source(definition)
+
+    def _of_view(self, view: View) -> Iterator[_Row]:
+        if view.partial:
+            yield (view.pipeline, view.name, "view", None, None, None, None, "", None, "partial")
+            return
+        stages = stage_tables(self._lake, view.name)
+        yield self._row(
+            view,
+            view.name,
+            "view",
+            self._lags.versions(view),
+            late=late_in(self._lake, stages),
+            hindrance=self._hindrances.of(view.name),
+        )
+        if published(view):
+            yield self._lags.changelog(view)
+        for letters in letters_of(self._lake, stages):
+            yield self._row(view, letters, "dead letters", _NO_VERSIONS)
+
+    def _of_source(self, source: Source) -> Iterator[_Row]:
+        if source.kind == "table":
+            yield self._row(source, tables.event_log(source), "event log", self._lags.lag(source))
+            yield self._row(source, source.name, "table", self._lags.versions(source))
+        else:
+            yield self._row(source, source.name, "event log", self._lags.lag(source))
+        letters = tables.dead_letters(source.name)
+        if reader.head(self._lake.table(letters)) is not None:
+            yield self._row(source, letters, "dead letters", _NO_EVENTS)
+
+    def _row(
+        self,
+        definition: View | Source,
+        table: str,
+        role: str,
+        lag: _Lag,
+        *,
+        late: int | None = None,
+        hindrance: Hindrance | None = None,
+    ) -> _Row:
+        behind, unit, error = lag
+        try:
+            head = self._heads.head(table)
+        except (TableLost, CommitsLost) as lost:
+            return (definition.pipeline, table, role, None, None, None, behind, unit, late, lost.code)
+        if head is None:
+            return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")
+        if error is None:
+            error = hindrance.state if hindrance is not None else self._freshness(definition, role, behind)
+        record = head.record
+        return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, error)
+
+    def _freshness(self, definition: View | Source, role: str, behind: int | None) -> str:
+        waits = role in ("view", "table") and self._lags.waits(definition)
+        return "behind" if behind or waits else "fresh"
 
 
 class Lags:
@@ -152,11 +165,11 @@ class Lags:
         except (SourceError, StoreError):
             return False
 
-    def lag(self, source: Source, lake: LakeLayout) -> _Lag:
+    def lag(self, source: Source) -> _Lag:
         """The lag of a source."""
         if self._silent is None:
             try:
-                return lag(source, lake, self._log), "events", None
+                return lag(source, self._lake, self._log), "events", None
             except SourceError as error:
                 self._silent = error.code
         return None, "events", self._silent
