@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from strandline.jobs.catalog.stage_tables import letters_of, stage_tables
+from strandline.jobs.catalog.relations import letters_of, stage_tables
 from strandline.jobs.model import tables
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import Output

@@ -29,14 +29,16 @@ from strandline.jobs.serve.readable import names_read
 from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.changes.hub import SubscriptionRequest
-from strandline.jobs.server.http.answers import About, failure, lag_headers
-from strandline.jobs.server.http.ksql_shape import (
+from strandline.jobs.server.http.answers import (
     MAX_STALENESS,
     OFFSET_RESETS,
+    About,
     KsqlRoute,
+    failure,
     field_of,
     given_name,
     ksql_failure,
+    lag_headers,
     schema,
     shown_name,
     shown_type,

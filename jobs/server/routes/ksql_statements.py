@@ -25,7 +25,7 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Sou
 from strandline.jobs.model.errors import NotSupported, UnknownName
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.http.ksql_shape import PROPERTIES, KsqlRoute, field_of, ksql_failure, shown_name
+from strandline.jobs.server.http.answers import PROPERTIES, KsqlRoute, field_of, ksql_failure, shown_name
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of
 from strandline.jobs.session.language_functions import kinds
 from strandline.jobs.sql.size import check_characters

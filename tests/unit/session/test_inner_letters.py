@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import strandline
-from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.catalog.relations import letters_of, stage_tables
+from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.serve.results import LiveRows, Weighted
 from strandline.jobs.session.interpreter import Interpreter
