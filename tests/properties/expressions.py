@@ -119,7 +119,7 @@ def _call(pick: Picker, names: Sequence[Name], ordered: bool) -> str:
     if name.type != "BOOLEAN":
         options += ["MIN({})", "MAX({})", "MIN({})", "MAX({})"]
     if name.is_number:
-        options += [f"SUM({_added(name)})"] * 2 + [f"SUM(DISTINCT {_added(name)})"]
+        options += [f"SUM({added(name)})"] * 2 + [f"SUM(DISTINCT {added(name)})"]
         options += ["AVG({})", "TOPK({}, 2)", "TOPKDISTINCT({}, 2)"]
         options += [f"STDDEV_SAMPLE({_moderate(name)})"]
     if name.type == "VARCHAR":
@@ -150,7 +150,7 @@ def _in_order(name: Name, by: str, down: str) -> list[str]:
     return options
 
 
-def _added(name: Name) -> str:
+def added(name: Name) -> str:
     """A number whose sums have a value: that of two BIGINTs may not be one."""
     return "CAST({} AS DECIMAL(38, 0))" if name.type == "BIGINT" else "{}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.properties.expressions import Name
+from tests.properties.expressions import Name, added
 from tests.properties.picker import Picker
 
 _FRAMES = (
@@ -57,5 +57,5 @@ def _functions(value: Name) -> list[str]:
     if value.type != "BOOLEAN":
         found += [f"MAX({value.text})", f"TOPK({value.text}, 2)"]
     if value.is_number:
-        found += [f"SUM({value.text})", f"MEDIAN({value.text})"]
+        found += [f"SUM({added(value).format(value.text)})", f"MEDIAN({value.text})"]
     return found
