@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from sqlglot import exp
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
+from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
 from strandline.jobs.model.relation import ITEM, META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import INT, SqlType
@@ -229,17 +229,12 @@ class Inputs:
         return None
 
     def _around(self, column: exp.Column) -> Typed | None:
-        """A column of the outer query, marked as such; None when it has none of that name."""
+        """A column of a query around, marked by how many levels out that is; None when none has one of that name."""
         found = self.outer.find(column) if self.outer is not None else None
         if found is None:
             return None
         for node in found.expression.find_all(exp.Column):
-            if OUTER in node.meta:
-                raise NotSupported(
-                    f"'{column.name}' belongs to a query two levels up: that is not maintained yet",
-                    hint="join the subquery in FROM instead",
-                )
-            node.meta[OUTER] = True
+            node.meta[OUTER] = levels_out(node) + 1
         return found
 
     def _unknown(self, column: exp.Column) -> UnknownName:
@@ -255,6 +250,22 @@ class Inputs:
                 known += [name for name, _ in part.columns]
                 known += PSEUDO_COLUMNS if part.has_time else ()
         return UnknownName.among("column", column.name, known)
+
+
+def levels_out(node: exp.Column) -> int:
+    """How far out the query is that a column is of: 0 for this query, 1 for the one around it."""
+    return int(node.meta.get(OUTER, 0))
+
+
+def one_level_out(node: exp.Expression) -> exp.Expression:
+    """An expression of a subquery, as it reads in the query around it."""
+    made = node.copy()
+    for each in made.find_all(exp.Column):
+        if levels_out(each) > 1:
+            each.meta[OUTER] = levels_out(each) - 1
+        else:
+            each.meta.pop(OUTER, None)
+    return made
 
 
 def from_outside(node: exp.Expr) -> bool:

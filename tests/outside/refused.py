@@ -76,9 +76,4 @@ REFUSED = (
     ),
     Refused("RisingWave demo/ecommerce: a difference of times", "SELECT id, at - at AS r FROM t", "sql.type_mismatch"),
     Refused("Feldera aggregate_tests/test_some", "SELECT SOME(b > 1) AS r FROM t", "sql.unknown_name"),
-    Refused(
-        "RisingWave batch/subquery/subquery: a query two levels up",
-        """SELECT id FROM t WHERE EXISTS (
-        SELECT 1 FROM u WHERE t.b = u.b AND u.c IN (SELECT w.c FROM u w WHERE t.b = w.b))""",
-    ),
 )

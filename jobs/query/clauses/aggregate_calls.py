@@ -23,7 +23,7 @@ from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.orders import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed
-from strandline.jobs.query.inputs import Inputs
+from strandline.jobs.query.inputs import Inputs, levels_out
 from strandline.jobs.sql.dialect import OuterValue, position_of, sql_of
 from strandline.jobs.sql.trees import call, is_not_null
 from strandline.state_store.wording import Name, sentence
@@ -166,8 +166,9 @@ def _by_key(call: exp.Anonymous, values: list[Typed], typed: Infer) -> tuple[exp
 
 def _check_own(call: exp.Anonymous, arguments: tuple[exp.Expression, ...]) -> None:
     """Refuse a call whose every column is of the query around: SQL computes it over the rows of that query."""
-    outer = next((found for each in arguments for found in each.find_all(OuterValue)), None)
-    if outer is not None and not any(each.find(exp.Column) for each in arguments):
+    read = [found for each in arguments for found in each.find_all(exp.Column)]
+    outside = any(each.find(OuterValue) for each in arguments) or any(map(levels_out, read))
+    if outside and all(map(levels_out, read)):
         raise NotSupported(
             f"{call.name} in a subquery over columns of the query around it alone is not supported",
             hint=f"compute {call.name} in a subquery in FROM, and read its column",

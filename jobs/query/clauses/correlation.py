@@ -16,13 +16,29 @@ from sqlglot import exp
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
-from strandline.jobs.query.clauses.dependent_joins import dependent, one_source, over_nothing, split
+from strandline.jobs.query.clauses.dependent_joins import (
+    applied,
+    check_below,
+    dependent,
+    one_source,
+    over_nothing,
+    reads_around,
+    split,
+)
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Typed, column
-from strandline.jobs.query.inputs import OUTER, Inputs, ReadableColumns, expressions_of, from_outside
-from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, grows_by_groups, outputs_of
+from strandline.jobs.query.inputs import (
+    OUTER,
+    Inputs,
+    ReadableColumns,
+    expressions_of,
+    from_outside,
+    levels_out,
+    one_level_out,
+)
+from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, grows_by_groups, outputs_of
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import conjuncts
+from strandline.jobs.sql.trees import Place, conjuncts
 
 
 @dataclass(frozen=True)
@@ -40,31 +56,89 @@ class Lifted:
     outputs: tuple[Typed, ...]
 
 
-def lifted(query: Query, alias: str) -> Lifted:
+def lifted(query: Query, alias: str, around: Inputs) -> Lifted:
     """Make an input of a subquery, under a new alias, with the conditions that join it with the outer query.
 
+    Where it reads that anywhere but between the ANDs of its WHERE, or of ON of inner joins, and where it groups, it is
+    computed for each different value that it reads (`jobs.query.clauses.dependent_joins`).
+
     Raises:
-        NotSupported: such a condition stands anywhere but between the ANDs of its WHERE, or of ON of inner joins.
+        NotSupported: what it reads there is of several inputs, or a query inside of it reads the query around.
     """
     if not isinstance(query, Block):
         _check_inside(query)
         return Lifted(alias, query, (), tuple(Typed(column(name, alias), sql_type) for name, sql_type in query.outputs))
-    outside, query = split(query)
-    _check_inside(query)
-    first = query.inputs[0] if len(query.inputs) == 1 else None
-    if first is not None and isinstance(first.source, Relation) and not _has_more(query):
-        renamed = [_renamed(term, first.alias, alias) for term in (*conjuncts(query.where), *outside)]
-        outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in query.outputs)
+    outside, inside = split(_joined_with_what_reads_far(query))
+    check_below(query)
+    first = inside.inputs[0] if len(inside.inputs) == 1 else None
+    once = inside.distinct and inside.group is None and not inside.analytic
+    if reads_around(inside) or (outside and grows_by_groups(inside) and not once):
+        return _computed_for_each(query, alias, around)
+    if first is not None and isinstance(first.source, Relation) and not _has_more(inside):
+        renamed = [_renamed(term, first.alias, alias) for term in (*conjuncts(inside.where), *outside)]
+        outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in inside.outputs)
         return Lifted(alias, first.source, tuple(renamed), outputs)
-    shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in outputs_of(query))
+    shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in outputs_of(inside))
     if not outside:
-        return Lifted(alias, query, (), shown)
-    if grows_by_groups(query) and not (query.distinct and query.group is None and not query.analytic):
-        raise NotSupported("a grouped subquery that reads the query around it is not maintained yet")
-    names = _Projection(query, alias)
-    on = tuple(names.lift(term) for term in outside)
-    made = replace(query, outputs=(*query.outputs, *names.outputs), distinct=False, key=())
+        return Lifted(alias, inside, (), shown)
+    names = _Projection(inside, alias)
+    on = tuple(one_level_out(names.lift(term)) for term in outside)
+    made = replace(inside, outputs=(*inside.outputs, *names.outputs), distinct=False, key=())
     return Lifted(alias, made, on, shown)
+
+
+def _joined_with_what_reads_far(block: Block) -> Block:
+    """A subquery after IN or EXISTS, where it does not matter how often a row is there, with joins in the place of its
+    own IN and EXISTS that read a query further out: so that their conditions can be lifted out."""
+    if grows_by_groups(block):
+        return block
+
+    def joined(each: From) -> From:
+        far = each.join == "semi" and each.on is not None and not _is_near(each.on)
+        return replace(each, join="inner") if far else each
+
+    return replace(block, inputs=tuple(map(joined, block.inputs)))
+
+
+def _computed_for_each(query: Block, alias: str, around: Inputs) -> Lifted:
+    made = applied(query, (), one_source(reads_around(query), around), alias)
+    shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in made.columns)
+    return Lifted(alias, made.query, made.on, shown)
+
+
+def raised(query: Query, alias: str, around: Inputs) -> Lifted | None:
+    """Make a query in FROM of a subquery, which reads the query around that, one that reads nothing; None where it
+    does so already. The conditions that join it with the query around are those of the subquery it stands in.
+
+    EXISTS (SELECT 1 FROM (SELECT x FROM u WHERE u.k = t.k) AS q WHERE q.x > 1)
+    EXISTS (SELECT 1 FROM (SELECT x, u.k AS __c0 FROM u) AS q WHERE q.x > 1 AND q.__c0 = t.k)
+
+    Raises:
+        NotSupported: as `lifted`.
+    """
+    if not isinstance(query, Block):
+        _check_inside(query)
+        return None
+    outside, inside = split(query)
+    check_below(query)
+    if not outside and not reads_around(inside):
+        return None
+    shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in outputs_of(inside))
+    if reads_around(inside) or grows_by_groups(inside):
+        made = _computed_for_each(query, alias, around)
+        return replace(made, on=tuple(_marked(term, alias) for term in made.on))
+    names = _Projection(inside, alias)
+    on = tuple(names.lift(term) for term in outside)
+    return Lifted(alias, replace(inside, outputs=(*inside.outputs, *names.outputs), key=()), on, shown)
+
+
+def _marked(term: exp.Expression, alias: str) -> exp.Expression:
+    """A condition whose columns but those of `alias` are the query around's."""
+    made = term.copy()
+    for each in made.find_all(exp.Column):
+        if each.table != alias:
+            each.meta[OUTER] = 1
+    return made
 
 
 def grouped(query: Query, alias: str, around: Inputs) -> tuple[Lifted, exp.Expression] | None:
@@ -82,53 +156,58 @@ def grouped(query: Query, alias: str, around: Inputs) -> tuple[Lifted, exp.Expre
     Raises:
         NotSupported: it is not an aggregate, or a condition that is no equality is not a comparison with one input.
     """
-    outside, inside = split(query) if isinstance(query, Block) else ([], query)
-    _check_inside(inside)
-    if not outside or not isinstance(inside, Block):
+    if not isinstance(query, Block):
+        _check_inside(query)
         return None
-    query = inside
+    places = reads_around(query)
+    outside, query = split(query)
+    check_below(query)
+    if not outside and not places:
+        return None
     if query.group != () or query.having is not None or query.sets or len(query.outputs) != 1:
         raise NotSupported(
             "a subquery that stands for a value is maintained when it is one aggregate",
             hint="(SELECT MAX(x) FROM t WHERE t.k = s.k)",
         )
-    if any(_sides(term) is None for term in outside):
-        return _for_each_value(query, outside, alias, around)
-    scope = ReadableColumns(query)
-    keys: list[Output] = []
-    on: list[exp.Expression] = []
-    for mine, other in filter(None, map(_sides, outside)):
-        key = Output(f"__c{len(keys)}", mine, infer(mine, scope).type)
-        keys.append(key)
-        on.append(exp.EQ(this=column(key.name, alias), expression=_unmarked(other)))
-    made = replace(
-        query,
-        group=tuple(keys),
-        outputs=(*(replace(key, expression=column(key.name)) for key in keys), *query.outputs),
-        key=(),
-    )
+    if reads_around(query) or any(_sides(term) is None for term in outside):
+        return _for_each_value(query, outside, places, alias, around)
+    made, on = _by_keys(query, outside, alias)
     (value,) = query.outputs
     shown = column(value.name, alias)
     found = Lifted(alias, made, tuple(on), (Typed(shown, value.type),))
-    return found, over_nothing(query, value, column(keys[0].name, alias), shown)
+    return found, over_nothing(query, value, column(made.outputs[0].name, alias), shown)
+
+
+def _by_keys(block: Block, terms: Sequence[exp.Expression], alias: str) -> tuple[Block, list[exp.Expression]]:
+    """A block of one group as one with a group for each value that equalities look for, and those over its outputs."""
+    scope = ReadableColumns(block)
+    keys: list[Output] = []
+    on: list[exp.Expression] = []
+    for mine, other in filter(None, map(_sides, terms)):
+        key = Output(f"__c{len(keys)}", mine, infer(mine, scope).type)
+        keys.append(key)
+        on.append(exp.EQ(this=column(key.name, alias), expression=one_level_out(other)))
+    outputs = (*(replace(key, expression=column(key.name)) for key in keys), *block.outputs)
+    return replace(block, group=tuple(keys), outputs=outputs, key=()), on
 
 
 def _for_each_value(
-    block: Block, terms: Sequence[exp.Expression], alias: str, around: Inputs
+    block: Block, terms: Sequence[exp.Expression], places: Sequence[Place], alias: str, around: Inputs
 ) -> tuple[Lifted, exp.Expression]:
-    places = list(
-        dict.fromkeys((n.table, n.name) for term in terms for n in term.find_all(exp.Column) if OUTER in n.meta)
-    )
-    found = dependent(block, terms, places, one_source(places, around), alias)
-    if not found.total:
-        raise NotSupported(
-            f"a subquery that stands for a value is joined by comparisons: {' AND '.join(map(sql_of, terms))}",
-            hint="WHERE inner.x < outer.y",
-        )
     (value,) = block.outputs
     shown = column(value.name, alias)
-    made = Lifted(alias, found.block, found.on, (Typed(shown, value.type),))
-    return made, over_nothing(block, value, column(found.keys[0].name, alias), shown)
+    # What an equality reads further out need not be among the values: by it the row of its group is found.
+    far = [term for term in terms if not _is_near(term) and _sides(term) is not None]
+    keyed, on = _by_keys(block, far, alias)
+    near = [term for term in terms if not any(term is each for each in far)]
+    found = dependent(keyed, near, places, one_source(places, around), alias)
+    made = Lifted(alias, found.block, (*found.on, *on), (Typed(shown, value.type),))
+    return made, over_nothing(block, value, column(found.there, alias), shown)
+
+
+def _is_near(term: exp.Expression) -> bool:
+    """True if a condition reads no query further out than the one around."""
+    return all(levels_out(each) <= 1 for each in term.find_all(exp.Column))
 
 
 def _has_more(block: Block) -> bool:
@@ -168,7 +247,7 @@ class _Projection:
     def lift(self, node: exp.Expression) -> exp.Expression:
         """A condition of the subquery, over its new outputs and the columns of the outer query."""
         if isinstance(node, exp.Column) and OUTER in node.meta:
-            return _unmarked(node)
+            return node.copy()
         if not from_outside(node):
             return self._output(node) if node.find(exp.Column) is not None else node.copy()
         made = node.copy()
@@ -203,16 +282,9 @@ def _renamed(node: exp.Expression, old: str, new: str) -> exp.Expression:
         if not isinstance(each, exp.Column):
             return each
         if OUTER in each.meta:
-            return _unmarked(each)
+            return one_level_out(each)
         return column(each.name, new) if each.table == old else each
 
     made = node.copy().transform(rename)
     assert isinstance(made, exp.Expression)
-    return made
-
-
-def _unmarked(node: exp.Expression) -> exp.Expression:
-    made = node.copy()
-    for each in made.find_all(exp.Column):
-        each.meta.pop(OUTER, None)
     return made

@@ -23,9 +23,17 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.types import BIGINT, SqlType
+from strandline.jobs.model.types import BIGINT, BOOLEAN, SqlType
 from strandline.jobs.query.expressions.scope import column
-from strandline.jobs.query.inputs import OUTER, Inputs, ReadableColumns, conjoined, expressions_of, from_outside
+from strandline.jobs.query.inputs import (
+    OUTER,
+    Inputs,
+    ReadableColumns,
+    conjoined,
+    expressions_of,
+    from_outside,
+    levels_out,
+)
 from strandline.jobs.query.logical import Block, From, Query, mapped, outputs_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import Place, conjuncts
@@ -33,6 +41,7 @@ from strandline.jobs.sql.types_text import data_type
 
 _VALUES = "__values"
 _GROUPS = "__groups"
+_THERE = "__there"
 _COUNTS = ("COUNT", "COUNT_DISTINCT")
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
 _OF_NULL = (exp.Case, exp.If, exp.Is, exp.Or, exp.Not, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -51,18 +60,18 @@ class Dependent:
         block: it with the values that it read among its inputs.
         keys: an output for each of them; of a block that groups it is one of its groups.
         on: the conditions by which a row of the query around finds its own.
-        total: a NULL among the values finds nothing, and nothing is there for it.
+        there: of a block that groups, an output that is never NULL.
     """
 
     block: Block
     keys: tuple[Output, ...]
     on: tuple[exp.Expression, ...]
-    total: bool
+    there: str
 
 
 def reads_around(block: Block) -> list[Place]:
     """The columns of the query around that a block reads, in the order of the text."""
-    found = (node for tree in expressions_of(block) for node in tree.find_all(exp.Column) if OUTER in node.meta)
+    found = (node for tree in expressions_of(block) for node in tree.find_all(exp.Column) if levels_out(node) == 1)
     return list(dict.fromkeys((node.table, node.name) for node in found))
 
 
@@ -95,13 +104,15 @@ def dependent(
         alias: what the query around calls the result.
 
     Raises:
-        NotSupported: a value is of a type that cannot be grouped by; or ON of a RIGHT or FULL JOIN reads one.
+        NotSupported: a value is of a type that cannot be grouped by; or ON of a RIGHT or FULL JOIN reads one; or it
+            reads a query further out, too.
     """
     scope = ReadableColumns(Block(froms, None, ()))
     outputs = []
     for number, (table, name) in enumerate(places):
         found = column(name, table)
         outputs.append(Output(f"__d{number}", found, scope.resolve(found).type))
+    _check_no_further(block, terms)
     wrong = next((each for each in outputs if has_map(each.type)), None)
     if wrong is not None:
         raise NotSupported(f"a subquery cannot depend on {sql_of(wrong.expression)}, which is {wrong.type}")
@@ -132,7 +143,12 @@ def dependent(
     for place, key in zip(places, keys, strict=True):
         equal = exp.EQ if place in certain else exp.NullSafeEQ
         on.append(equal(this=column(key.name, alias), expression=column(place[1], place[0])))
-    return Dependent(_with_keys(made, keys), keys, tuple(on), certain.issuperset(places))
+    made = _with_keys(made, keys)
+    there = next((key.name for place, key in zip(places, keys, strict=True) if place in certain), "")
+    if not there and block.group is not None:
+        there = _THERE
+        made = replace(made, outputs=(*made.outputs, Output(there, exp.true(), BOOLEAN)))
+    return Dependent(made, keys, tuple(on), there)
 
 
 # LATERAL: a part of FROM that reads those before it.
@@ -162,7 +178,7 @@ class Applied:
 
 
 def applied(query: Query, names: Sequence[str], froms: tuple[From, ...], alias: str) -> Applied:
-    """Make an input of the query of LATERAL.
+    """Make an input of a query that reads those before it: of LATERAL, EXISTS, IN, or inside of such a query.
 
     Args:
         names: those that its columns get, of the first ones.
@@ -195,7 +211,7 @@ def applied(query: Query, names: Sequence[str], froms: tuple[From, ...], alias: 
         return Applied(query, (), shown)
     whole = query.group == () and not query.sets
     if whole and (query.having is not None or query.analytic):
-        raise NotSupported("HAVING and OVER in LATERAL need GROUP BY there")
+        raise NotSupported("HAVING and OVER over all rows of a subquery that reads the query around it need GROUP BY")
     outside, inside = split(query)
     tables = {table for table, _ in places}
     # Fewer inputs may have more values: what is computed for those joins nothing.
@@ -211,18 +227,16 @@ def applied(query: Query, names: Sequence[str], froms: tuple[From, ...], alias: 
 
 def _for_every_value(block: Block, found: Dependent) -> Block:
     """The groups of an aggregate over all rows, and for a value without a group what it is over no rows."""
-    if not found.total:
-        raise NotSupported(
-            "an aggregate in LATERAL finds its rows by comparisons with columns of what stands before it",
-            hint="WHERE inner.x = outer.y",
-        )
     values = next(each for each in found.block.inputs if each.alias == _VALUES)
     assert isinstance(values.source, Block)
     read = {
         key.name: column(output.name, _VALUES) for key, output in zip(found.keys, values.source.outputs, strict=True)
     }
-    on = conjoined(exp.EQ(this=column(key.name, _GROUPS), expression=read[key.name].copy()) for key in found.keys)
-    nothing = column(found.keys[0].name, _GROUPS)
+    on = conjoined(
+        type(equal)(this=column(key.name, _GROUPS), expression=read[key.name].copy())
+        for key, equal in zip(found.keys, found.on, strict=True)
+    )
+    nothing = column(found.there, _GROUPS)
     outputs = [
         replace(each, expression=over_nothing(block, each, nothing, column(each.name, _GROUPS)))
         for each in block.outputs
@@ -269,7 +283,7 @@ def _never_for_null(terms: Iterable[exp.Expression]) -> set[Place]:
 
 
 def check_below(query: Query) -> None:
-    """Check that no query inside this one reads the query around it. Raises NotSupported."""
+    """Check that no query inside this one reads a query around it. Raises NotSupported."""
     for part in query.inputs if isinstance(query, Block) else ():
         if not isinstance(part.source, Relation):
             _check_nothing_read(part.source)
@@ -280,13 +294,19 @@ def _check_nothing_read(query: Query) -> None:
         for branch in query.branches:
             _check_nothing_read(branch)
         return
-    places = reads_around(query)
-    if places:
-        raise NotSupported(
-            f"'{places[0][1]}' belongs to a query two levels up: that is not maintained yet",
-            hint="join the subquery in FROM instead",
-        )
+    _check_no_further(query, (), 0)
     check_below(query)
+
+
+def _check_no_further(block: Block, terms: Iterable[exp.Expression], most: int = 1) -> None:
+    """Check that a block and terms of it read queries around it that are at most so many levels out."""
+    for tree in (*expressions_of(block), *terms):
+        far = next((node for node in tree.find_all(exp.Column) if levels_out(node) > most), None)
+        if far is not None:
+            raise NotSupported(
+                f"'{far.name}' is of a query around this one, and cannot be read here: that is not maintained",
+                hint="join the subquery in FROM instead",
+            )
 
 
 def split(block: Block) -> tuple[list[exp.Expression], Block]:

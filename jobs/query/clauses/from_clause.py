@@ -236,7 +236,7 @@ def _plain_part(table: exp.Expr, context: Context) -> FromItem:
     line, place = position_of(table)
     table = window_function(table) or constant_rows(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-        return query_part(table.alias, table.alias, context.read(table.this, context.within()))
+        return query_part(table.alias, table.alias, context.read(table.this, context.within(context.outer)))
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise not_in_from(table)
     if table.args.get("db") is not None:

@@ -6,6 +6,7 @@
     FROM a LEFT JOIN b WITHIN 1 HOUR ON …           b: left, on … AND the times are at most an hour apart
     FROM stream JOIN table ON … (CREATE STREAM)     table: frozen, over its event log as of the event's time
     FROM s JOIN table FOR SYSTEM_TIME AS OF …       the same, in any statement
+    FROM a LEFT JOIN b ON … AND a.x IN (SELECT …)   a, the count of the subquery's rows that are a.x: left, then b: left
 
 By an equality between its sides the engine finds the rows that a change touches. A materialized view may do without:
 then a changed row is compared with all rows of the other side, and EXPLAIN says so. Inputs of inner joins are joined in
@@ -22,6 +23,8 @@ from sqlglot import exp
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType, Output
+from strandline.jobs.model.types import SqlType
+from strandline.jobs.query.clauses.correlation import raised
 from strandline.jobs.query.clauses.dependent_joins import applied
 from strandline.jobs.query.clauses.from_clause import (
     ASOF,
@@ -32,6 +35,7 @@ from strandline.jobs.query.clauses.from_clause import (
 )
 from strandline.jobs.query.clauses.from_functions import read_unnest
 from strandline.jobs.query.clauses.ksql import check_join
+from strandline.jobs.query.clauses.subqueries import Subqueries
 from strandline.jobs.query.clauses.time_joins import (
     asof_block,
     check_streams,
@@ -53,7 +57,7 @@ from strandline.jobs.query.inputs import (
     places_in,
     row_identity,
 )
-from strandline.jobs.query.logical import Block, From, one_row
+from strandline.jobs.query.logical import Block, From, one_row, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import Place, all_of, conjuncts, replaced
 from strandline.state_store.wording import Name, sentence
@@ -97,6 +101,7 @@ class Joins:
         froms: an input each, in the order of the text.
         inputs: the names they bring.
         expand: the arrays of an UNNEST that nothing is joined with.
+        outside: conditions of its queries that read the query around, which are conditions of this one.
     """
 
     def __init__(self, parts: Sequence[Joined], context: Context, *, windowed: bool, grouped: bool) -> None:
@@ -110,9 +115,11 @@ class Joins:
         self.inputs = Inputs((), windowed=windowed, outer=context.outer)
         self.froms: list[From] = []
         self.expand: tuple[Output, ...] = ()
+        self.outside: list[exp.Expression] = []
         self._order: list[int] = []
         self._nested = 0
         self._found: dict[str, tuple[exp.Expression, ...]] = {}
+        self._asked = 0
         for joined in parts:
             if self.expand:
                 self.nest_items()
@@ -123,6 +130,8 @@ class Joins:
                 continue
             if joined.lateral is not None:
                 joined = self._lateral(joined, joined.lateral)
+            elif not context.pulls and context.outer is not None:
+                joined = self._without_outside(joined)
             self.inputs = replace(before, parts=(*before.parts, joined.part))
             if joined.node is None:
                 self.froms.append(From(joined.part.alias, joined.part.source))
@@ -147,6 +156,24 @@ class Joins:
         self._found[part.alias] = made.on
         return replace(joined, part=part)
 
+    def _without_outside(self, joined: Joined) -> Joined:
+        """A query in FROM without its conditions that read the query around this one."""
+        part, outer = joined.part, self._context.outer
+        if isinstance(part.source, Relation) or not isinstance(outer, Inputs):
+            return joined
+        made = raised(part.source, part.alias, outer)
+        if made is None:
+            return joined
+        kind = join_type(joined.node) if joined.node is not None else "inner"
+        if kind == "left":
+            self._found[part.alias] = made.on
+        else:
+            self.outside += made.on
+        if kind in ("right", "full"):
+            raise _padded_outside(joined)
+        columns = tuple((each.expression.name, each.type) for each in made.outputs)
+        return replace(joined, part=replace(part, source=made.source, columns=columns, key=(), row_key=()))
+
     def nest_items(self) -> None:
         """Make one query of the inputs so far and the items of UNNEST.
 
@@ -162,7 +189,9 @@ class Joins:
         Raises:
             InvalidQuery: a join of CREATE STREAM or TABLE is left without an equality.
         """
-        rest = found
+        rest = found = [*found, *self.outside]
+        if self.outside and any(each.join in ("right", "full") for each in self.froms):
+            raise _padded_outside(None)
         self._order = join_order(self.froms, found)
         for place, number in enumerate(self._order):
             each = self.froms[number]
@@ -190,6 +219,11 @@ class Joins:
             if each.join in ("right", "full"):
                 found |= {before.alias for before in self.froms[:number]}
         return found
+
+    @property
+    def written(self) -> list[From]:
+        """The inputs that stand in FROM, without those that stand for a value in an ON."""
+        return [each for each in self.froms if not each.alias.startswith(_ASKED)]
 
     def in_order(self) -> tuple[From, ...]:
         """The inputs in the order in which they join."""
@@ -222,6 +256,9 @@ class Joins:
         part = joined.part
         time = lookup_time(joined, before, self._context.catalog)
         kind = join_type(node)
+        if self._asks_outside(joined, node):
+            self._join_asking(part, node, before, kind)
+            return
         on = self._condition(node, part, before, kind)
         if self._found.get(part.alias):
             on = conjoined([*self._found[part.alias], *conjuncts(on)])
@@ -271,6 +308,44 @@ class Joins:
         if not free and not any(is_equality(term, part.alias, known) for term in terms):
             raise without_equality(part.alias, tree)
         return conjoined(terms)
+
+    def _asks_outside(self, joined: Joined, node: exp.Join) -> bool:
+        """True if ON has subqueries that have not become conditions of WHERE, in a join that reads its sides as they
+        are."""
+        on = node.args.get("on")
+        plain = self._context.kind is None and not self._context.frozen and not self._context.pulls
+        at_once = joined.within is None and joined.system_time is None and not node.method
+        return plain and at_once and joined.lateral is None and on is not None and on.find(exp.Query) is not None
+
+    def _join_asking(self, part: FromItem, node: exp.Join, before: Inputs, kind: JoinType) -> None:
+        """Join an input by an ON with subqueries: each stands for a value, beside the input that it reads.
+
+        Those that read the new input, or nothing, make one query with it, as `nested`.
+
+        Raises:
+            NotSupported: a subquery reads both sides.
+        """
+        asked = Subqueries(self.inputs, self._context, self.padded, f"{_ASKED}{self._asked}_")
+        terms = asked.on(node.args["on"])
+        self._asked += 1
+        inside: list[From] = []
+        for each in asked.froms:
+            read = aliases(each.on) - {each.alias} if each.on is not None else set()
+            if read & before.aliases and read - before.aliases:
+                raise NotSupported(
+                    f"a subquery in ON of a {kind.upper()} JOIN reads one of its sides: {sql_of(node.args['on'])}",
+                    hint="join in a subquery in FROM what it reads of the other side",
+                ).placed(*position_of(node.args["on"]))
+            (inside if read - before.aliases else self.froms).append(each)
+        source = From(part.alias, part.source)
+        if inside:
+            values = [column(name, each.alias) for each in inside for name, _ in _columns_of(each)]
+            source, read_from = gathered(Block((source, *inside), None, ()), Inputs((part,)), self._nested, values)
+            (moved,) = _moved(Inputs((part,)), read_from).parts
+            self.inputs = replace(self.inputs, parts=(*before.parts, moved))
+            self._nested += 1
+            terms = [replaced(each, read_from) for each in terms]
+        self.froms.append(replace(source, join=kind, on=conjoined(terms)))
 
     def _using(self, names: list[str], part: FromItem, before: Inputs, kind: JoinType) -> exp.Expression:
         """USING (a, b): an equality each; the name alone means both columns from here on."""
@@ -355,6 +430,8 @@ def _is_linked(each: From, known: set[str], where: Sequence[exp.Expression]) -> 
 # those reads them from a stage below.
 
 _ALIAS = "__from"
+_ASKED = "__on"
+"""How the name of an input begins that stands for a value in ON."""
 
 
 def nested(block: Block, inputs: Inputs, number: int) -> tuple[From, Inputs]:
@@ -364,17 +441,31 @@ def nested(block: Block, inputs: Inputs, number: int) -> tuple[From, Inputs]:
         block: without outputs; it gets all columns that a name of `inputs` means, and those that tell its rows apart.
         number: of the query among those of one FROM.
     """
+    source, read = gathered(block, inputs, number, ())
+    return source, _moved(inputs, read)
+
+
+def gathered(
+    block: Block, inputs: Inputs, number: int, more: Sequence[exp.Expression]
+) -> tuple[From, dict[Place, exp.Column]]:
+    """The same, and where the columns of its inputs, also those of `more`, are read from."""
     alias = f"{_ALIAS}{number}"
     columns = [(part, name) for part in inputs.parts for name in (*dict(part.columns), *part.hidden)]
     row = places_in(row_identity(block))
     scope = ReadableColumns(block)
     made: dict[Place, Output] = {}
-    for place in (*places_in(part.column(name) for part, name in columns), *row):
+    for place in (*places_in([*(part.column(name) for part, name in columns), *more]), *row):
         found = column(place[1], place[0] or None)
         made.setdefault(place, Output(f"__n{len(made)}", found, scope.resolve(found).type))
     read = {place: column(output.name, alias) for place, output in made.items()}
     inner = replace(block, outputs=tuple(made.values()), key=tuple(made[place].name for place in row))
-    return From(alias, inner), _moved(inputs, read)
+    return From(alias, inner), read
+
+
+def _columns_of(each: From) -> tuple[tuple[str, SqlType], ...]:
+    """The columns of an input that is a query."""
+    assert not isinstance(each.source, Relation)
+    return outputs_of(each.source)
 
 
 def _moved(inputs: Inputs, read: dict[Place, exp.Column]) -> Inputs:
@@ -400,6 +491,17 @@ def _pruned(source: From, read: set[Place]) -> From:
     inner = source.source
     kept = tuple(each for each in inner.outputs if (source.alias, each.name) in read or each.name in inner.key)
     return replace(source, source=without_unread(replace(inner, outputs=kept)))
+
+
+def _padded_outside(joined: Joined | None) -> NotSupported:
+    """Error for a query in FROM that reads the query around, beside an outer join that pads its rows."""
+    line, place = position_of(joined.node.this) if joined is not None and joined.node is not None else (None, None)
+    return NotSupported(
+        "a query in FROM that reads the query around it stands in no RIGHT or FULL JOIN",
+        line=line,
+        column=place,
+        hint="read it in WHERE",
+    )
 
 
 def check_lookup(part: FromItem, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:

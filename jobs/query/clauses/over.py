@@ -291,7 +291,7 @@ class AnalyticCalls:
 
     def _order(self, item: exp.Expr) -> tuple[exp.Expression, bool, bool]:
         found = self._typed(item.this)
-        if has_map(found.type) or found.type.base is t.BaseType.NULL:
+        if has_map(found.type):
             raise TypeMismatch(f"values of type {found.type} have no order: {sql_of(item.this)}")
         found = order_key(found, self._typed)
         return found.expression, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))

@@ -138,7 +138,7 @@ def _join_keys(joins: Joins) -> Alternatives:
     """The alternatives that ksqlDB accepts as the key of a join."""
     parts = joins.inputs.parts
     found: Alternatives = _input_keys(parts[0])
-    for number, each in enumerate(joins.froms[1:], 1):
+    for number, each in enumerate(joins.written[1:], 1):
         sides = _sides(each.on, each.alias, {part.alias for part in parts[:number]})
         if sides is None:
             continue
@@ -158,7 +158,7 @@ def _join_keys(joins: Joins) -> Alternatives:
 def _identifying_keys(joins: Joins) -> Alternatives:
     """The columns that identify a row of a join of tables: the key of each input that may join several times."""
     wanted: list[exp.Expression] = []
-    for part, each in zip(joins.inputs.parts, joins.froms, strict=True):
+    for part, each in zip(joins.inputs.parts, joins.written, strict=True):
         if each.one_row or (each.on is not None and part.row_key and _at_most_one(part, each.on, each.join)):
             continue
         if not part.row_key:

@@ -38,8 +38,10 @@ _MEMBER = "__member"
 class Subqueries:
     """The subqueries in the expressions of one SELECT, and the inputs (`froms`) that they become."""
 
-    def __init__(self, inputs: Inputs, context: Context, padded: set[str]) -> None:
-        """Begin with none; `padded` are the inputs whose columns are NULL where an outer join finds nothing."""
+    def __init__(self, inputs: Inputs, context: Context, padded: set[str], named: str = "__s") -> None:
+        """Begin with none; `padded` are the inputs whose columns are NULL where an outer join finds nothing, `named` is
+        how the names of the new ones begin."""
+        self._named = named
         self._inputs = inputs
         self._context = context
         self._padded = padded
@@ -75,6 +77,17 @@ class Subqueries:
             except SqlError as error:
                 raise error.placed(*position_of(term)) from None
         return kept
+
+    def on(self, tree: exp.Expr) -> list[exp.Expression]:
+        """Elaborate the terms of the ON of an outer join, in which every subquery stands for a value.
+
+        Raises:
+            SqlError: a condition that is not valid or not supported, with its position.
+        """
+        found: list[exp.Expression] = []
+        for term in _terms(tree):
+            found += conjuncts(condition(self._where_null_is_false(term), self._inputs, "ON", self.read))
+        return found
 
     def _where_null_is_false(self, tree: exp.Expr) -> exp.Expr:
         """A condition whose IN under AND and OR need not tell NULL from FALSE."""
@@ -120,10 +133,10 @@ class Subqueries:
         return self._context.read(tree, self._context.within(self._inputs))
 
     def _alias(self) -> str:
-        return f"__s{len(self.froms)}"
+        return f"{self._named}{len(self.froms)}"
 
     def _exists(self, node: exp.Expr, negated: bool) -> None:
-        inner = lifted(self._query(node.this), self._alias())
+        inner = lifted(self._query(node.this), self._alias(), self._inputs)
         self._join(inner, inner.on, "anti" if negated else "semi")
 
     def _in(self, node: exp.Expr, negated: bool) -> None:
@@ -132,7 +145,7 @@ class Subqueries:
         if len(outputs_of(query)) != len(values):
             wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
             raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(outputs_of(query))}: {sql_of(node)}")
-        inner = lifted(query, self._alias())
+        inner = lifted(query, self._alias(), self._inputs)
         found = [
             self._matching(value, other, inner, negated) for value, other in zip(values, inner.outputs, strict=True)
         ]

@@ -32,7 +32,9 @@ def is_key(sql_type: SqlType) -> bool:
 
 
 def order_key(value: Typed, typed: Infer) -> Typed:
-    """What orders a value on both engines alike; a plain value orders itself."""
+    """What orders a value on both engines alike; a plain value orders itself, and a bare NULL nothing, like 1."""
+    if value.type.base is BaseType.NULL:
+        return typed(exp.Literal.number(1))
     return typed(_key(value.expression, value.type, 0)) if has_order(value.type) else value
 
 
