@@ -14,7 +14,7 @@ nodes of its expressions (`jobs.sql.dialect`). Inputs are listed in the order in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
@@ -48,6 +48,17 @@ class From:
     frozen: bool = False
     as_of: bool = False
     one_row: bool = False
+
+
+def padded_in(froms: Sequence[From]) -> set[str]:
+    """The inputs whose columns are NULL where an outer join found nothing."""
+    found: set[str] = set()
+    for number, each in enumerate(froms):
+        if each.join in ("left", "full"):
+            found.add(each.alias)
+        if each.join in ("right", "full"):
+            found |= {before.alias for before in froms[:number]}
+    return found
 
 
 @dataclass(frozen=True)

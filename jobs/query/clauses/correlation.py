@@ -8,7 +8,7 @@ anything else                          the subquery with the columns that are ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -56,11 +56,14 @@ class Lifted:
     outputs: tuple[Typed, ...]
 
 
-def lifted(query: Query, alias: str, around: Inputs) -> Lifted:
+def lifted(query: Query, alias: str, around: Inputs, padded: Collection[str]) -> Lifted:
     """Make an input of a subquery, under a new alias, with the conditions that join it with the outer query.
 
     Where it reads that anywhere but between the ANDs of its WHERE, or of ON of inner joins, and where it groups, it is
     computed for each different value that it reads (`jobs.query.clauses.dependent_joins`).
+
+    Args:
+        padded: the inputs around it whose columns are NULL where an outer join finds nothing.
 
     Raises:
         NotSupported: what it reads there is of several inputs, or a query inside of it reads the query around.
@@ -73,7 +76,7 @@ def lifted(query: Query, alias: str, around: Inputs) -> Lifted:
     first = inside.inputs[0] if len(inside.inputs) == 1 else None
     once = inside.distinct and inside.group is None and not inside.analytic
     if reads_around(inside) or (outside and grows_by_groups(inside) and not once):
-        return _computed_for_each(query, alias, around)
+        return _computed_for_each(query, alias, around, padded)
     if first is not None and isinstance(first.source, Relation) and not _has_more(inside):
         renamed = [_renamed(term, first.alias, alias) for term in (*conjuncts(inside.where), *outside)]
         outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in inside.outputs)
@@ -100,13 +103,13 @@ def _joined_with_what_reads_far(block: Block) -> Block:
     return replace(block, inputs=tuple(map(joined, block.inputs)))
 
 
-def _computed_for_each(query: Block, alias: str, around: Inputs) -> Lifted:
-    made = applied(query, (), one_source(reads_around(query), around), alias)
+def _computed_for_each(query: Block, alias: str, around: Inputs, padded: Collection[str]) -> Lifted:
+    made = applied(query, (), one_source(reads_around(query), around), alias, padded)
     shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in made.columns)
     return Lifted(alias, made.query, made.on, shown)
 
 
-def raised(query: Query, alias: str, around: Inputs) -> Lifted | None:
+def raised(query: Query, alias: str, around: Inputs, padded: Collection[str]) -> Lifted | None:
     """Make a query in FROM of a subquery, which reads the query around that, one that reads nothing; None where it
     does so already. The conditions that join it with the query around are those of the subquery it stands in.
 
@@ -125,7 +128,7 @@ def raised(query: Query, alias: str, around: Inputs) -> Lifted | None:
         return None
     shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in outputs_of(inside))
     if reads_around(inside) or grows_by_groups(inside):
-        made = _computed_for_each(query, alias, around)
+        made = _computed_for_each(query, alias, around, padded)
         return replace(made, on=tuple(_marked(term, alias) for term in made.on))
     names = _Projection(inside, alias)
     on = tuple(names.lift(term) for term in outside)
@@ -141,7 +144,7 @@ def _marked(term: exp.Expression, alias: str) -> exp.Expression:
     return made
 
 
-def grouped(query: Query, alias: str, around: Inputs) -> tuple[Lifted, exp.Expression] | None:
+def grouped(query: Query, alias: str, around: Inputs, padded: Collection[str]) -> tuple[Lifted, exp.Expression] | None:
     """Make an input of a correlated aggregate: one row per group, joined on the correlated columns.
 
     Where a condition is no equality, there is one row for each different value that the subquery reads of the query
@@ -170,7 +173,7 @@ def grouped(query: Query, alias: str, around: Inputs) -> tuple[Lifted, exp.Expre
             hint="(SELECT MAX(x) FROM t WHERE t.k = s.k)",
         )
     if reads_around(query) or any(_sides(term) is None for term in outside):
-        return _for_each_value(query, outside, places, alias, around)
+        return _for_each_value(query, outside, places, alias, one_source(places, around), padded)
     made, on = _by_keys(query, outside, alias)
     (value,) = query.outputs
     shown = column(value.name, alias)
@@ -192,7 +195,12 @@ def _by_keys(block: Block, terms: Sequence[exp.Expression], alias: str) -> tuple
 
 
 def _for_each_value(
-    block: Block, terms: Sequence[exp.Expression], places: Sequence[Place], alias: str, around: Inputs
+    block: Block,
+    terms: Sequence[exp.Expression],
+    places: Sequence[Place],
+    alias: str,
+    source: tuple[From, ...],
+    padded: Collection[str],
 ) -> tuple[Lifted, exp.Expression]:
     (value,) = block.outputs
     shown = column(value.name, alias)
@@ -200,7 +208,7 @@ def _for_each_value(
     far = [term for term in terms if not _is_near(term) and _sides(term) is not None]
     keyed, on = _by_keys(block, far, alias)
     near = [term for term in terms if not any(term is each for each in far)]
-    found = dependent(keyed, near, places, one_source(places, around), alias)
+    found = dependent(keyed, near, places, source, alias, padded=source[0].alias in padded)
     made = Lifted(alias, found.block, (*found.on, *on), (Typed(shown, value.type),))
     return made, over_nothing(block, value, column(found.there, alias), shown)
 

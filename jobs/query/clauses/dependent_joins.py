@@ -13,7 +13,7 @@ So it needs no equality, and LATERAL may group, order and limit. Source: Neumann
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -34,7 +34,7 @@ from strandline.jobs.query.inputs import (
     from_outside,
     levels_out,
 )
-from strandline.jobs.query.logical import Block, From, Query, mapped, outputs_of
+from strandline.jobs.query.logical import Block, From, Query, SetOperation, mapped, outputs_of, padded_in
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import Place, conjuncts
 from strandline.jobs.sql.types_text import data_type
@@ -92,7 +92,14 @@ def one_source(places: Sequence[Place], around: Inputs) -> tuple[From, ...]:
 
 
 def dependent(
-    block: Block, terms: Sequence[exp.Expression], places: Sequence[Place], froms: tuple[From, ...], alias: str
+    block: Block,
+    terms: Sequence[exp.Expression],
+    places: Sequence[Place],
+    froms: tuple[From, ...],
+    alias: str,
+    *,
+    padded: bool,
+    every: bool = False,
 ) -> Dependent:
     """Compute a block for each different value that it reads.
 
@@ -102,6 +109,8 @@ def dependent(
         places: all the columns of the query around that it reads.
         froms: the inputs of the query around that have them.
         alias: what the query around calls the result.
+        padded: an outer join there may find none of their rows.
+        every: each of the values has a row, whether any row meets the terms or not.
 
     Raises:
         NotSupported: a value is of a type that cannot be grouped by; or ON of a RIGHT or FULL JOIN reads one; or it
@@ -116,7 +125,10 @@ def dependent(
     wrong = next((each for each in outputs if has_map(each.type)), None)
     if wrong is not None:
         raise NotSupported(f"a subquery cannot depend on {sql_of(wrong.expression)}, which is {wrong.type}")
-    values = Block(froms, None, tuple(outputs), distinct=True)
+    certain = _never_for_null(terms)
+    values: Query = Block(froms, None, tuple(outputs), distinct=True)
+    if padded and (every or not certain.issuperset(places)):
+        values = _with_nulls(values, outputs)
     read = {place: column(each.name, _VALUES) for place, each in zip(places, outputs, strict=True)}
 
     def inside(node: exp.Expression) -> exp.Expression:
@@ -138,7 +150,6 @@ def dependent(
         Output(f"__v{number}", read[place], each.type)
         for number, (place, each) in enumerate(zip(places, outputs, strict=True))
     )
-    certain = _never_for_null(terms)
     on = []
     for place, key in zip(places, keys, strict=True):
         equal = exp.EQ if place in certain else exp.NullSafeEQ
@@ -177,13 +188,16 @@ class Applied:
     columns: tuple[tuple[str, SqlType], ...]
 
 
-def applied(query: Query, names: Sequence[str], froms: tuple[From, ...], alias: str) -> Applied:
+def applied(
+    query: Query, names: Sequence[str], froms: tuple[From, ...], alias: str, padded: Collection[str] | None = None
+) -> Applied:
     """Make an input of a query that reads those before it: of LATERAL, EXISTS, IN, or inside of such a query.
 
     Args:
         names: those that its columns get, of the first ones.
         froms: the inputs before it.
         alias: its own.
+        padded: those of the inputs that an outer join pads, where they do not say it themselves.
 
     Raises:
         InvalidQuery: there are more names than columns.
@@ -217,7 +231,8 @@ def applied(query: Query, names: Sequence[str], froms: tuple[From, ...], alias: 
     # Fewer inputs may have more values: what is computed for those joins nothing.
     near = tuple(each for each in froms if each.alias in tables) if len(tables) == 1 else froms
     near = tuple(replace(each, join="inner", on=None) for each in near) if len(near) == 1 else near
-    found = dependent(inside, outside, places, near, alias)
+    single = len(near) == 1 and near[0].alias in (padded_in(froms) if padded is None else padded)
+    found = dependent(inside, outside, places, near, alias, padded=single, every=whole)
     if not whole:
         return Applied(found.block, found.on, shown)
     # NULL among the values has its row of nothing, too.
@@ -228,10 +243,9 @@ def applied(query: Query, names: Sequence[str], froms: tuple[From, ...], alias: 
 def _for_every_value(block: Block, found: Dependent) -> Block:
     """The groups of an aggregate over all rows, and for a value without a group what it is over no rows."""
     values = next(each for each in found.block.inputs if each.alias == _VALUES)
-    assert isinstance(values.source, Block)
-    read = {
-        key.name: column(output.name, _VALUES) for key, output in zip(found.keys, values.source.outputs, strict=True)
-    }
+    assert not isinstance(values.source, Relation)
+    names = (name for name, _ in outputs_of(values.source))
+    read = {key.name: column(name, _VALUES) for key, name in zip(found.keys, names, strict=True)}
     on = conjoined(
         type(equal)(this=column(key.name, _GROUPS), expression=read[key.name].copy())
         for key, equal in zip(found.keys, found.on, strict=True)
@@ -244,6 +258,12 @@ def _for_every_value(block: Block, found: Dependent) -> Block:
     keys = [Output(key.name, read[key.name].copy(), key.type) for key in found.keys]
     inputs = (From(_VALUES, values.source), From(_GROUPS, found.block, "left", on))
     return Block(inputs, None, (*outputs, *keys))
+
+
+def _with_nulls(values: Query, outputs: Sequence[Output]) -> SetOperation:
+    """The values, and those of a row that an outer join has padded."""
+    nulls = [replace(each, expression=exp.Cast(this=exp.Null(), to=data_type(each.type))) for each in outputs]
+    return SetOperation("union", (values, Block((), None, tuple(nulls))), outputs_of(values))
 
 
 def _inside(node: exp.Expression, read: Mapping[Place, exp.Column]) -> exp.Expression:

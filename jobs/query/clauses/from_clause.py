@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -62,6 +62,8 @@ class Context:
     read: Callable[[exp.Expr, Context], Query]
     queries: Mapping[str, Query] = field(default_factory=dict)
     outer: Outer | None = None
+    padded: frozenset[str] = frozenset()
+    """The inputs of the outer query that its outer joins pad."""
     frozen: bool = False
     """Events join tables as they are at the events' time: in CREATE STREAM, and with ksqlDB's semantics."""
     strict: bool = False
@@ -84,10 +86,10 @@ class Context:
         """True for a pull query, which is answered once and need not be maintained."""
         return self.nested is not None
 
-    def within(self, outer: Outer | None = None) -> Context:
+    def within(self, outer: Outer | None = None, padded: Collection[str] = ()) -> Context:
         """Context of a query inside this one. In a pull query, one in FROM can also read the queries around."""
         outer = outer or (self.outer if self.pulls else None)
-        return replace(self, kind=None, outer=outer, outermost=False, branch=False)
+        return replace(self, kind=None, outer=outer, outermost=False, branch=False, padded=frozenset(padded))
 
     @property
     def branches(self) -> Context:
@@ -236,7 +238,9 @@ def _plain_part(table: exp.Expr, context: Context) -> FromItem:
     line, place = position_of(table)
     table = window_function(table) or constant_rows(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-        return query_part(table.alias, table.alias, context.read(table.this, context.within(context.outer)))
+        return query_part(
+            table.alias, table.alias, context.read(table.this, context.within(context.outer, context.padded))
+        )
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise not_in_from(table)
     if table.args.get("db") is not None:

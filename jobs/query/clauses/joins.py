@@ -57,7 +57,7 @@ from strandline.jobs.query.inputs import (
     places_in,
     row_identity,
 )
-from strandline.jobs.query.logical import Block, From, one_row, outputs_of
+from strandline.jobs.query.logical import Block, From, one_row, outputs_of, padded_in
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import Place, all_of, conjuncts, replaced
 from strandline.state_store.wording import Name, sentence
@@ -146,7 +146,7 @@ class Joins:
                 "LATERAL follows a comma, CROSS JOIN, JOIN … ON or LEFT JOIN … ON in a materialized view",
                 hint="CREATE MATERIALIZED VIEW … AS SELECT … FROM a LEFT JOIN LATERAL (SELECT …) AS l ON TRUE",
             ).placed(*position_of(tree))
-        query = self._context.read(tree, self._context.within(self.inputs))
+        query = self._context.read(tree, self._context.within(self.inputs, self.padded))
         alias = node.this.args["alias"]
         try:
             made = applied(query, [each.name for each in alias.columns], self._in_text_order(), joined.part.alias)
@@ -161,7 +161,7 @@ class Joins:
         part, outer = joined.part, self._context.outer
         if isinstance(part.source, Relation) or not isinstance(outer, Inputs):
             return joined
-        made = raised(part.source, part.alias, outer)
+        made = raised(part.source, part.alias, outer, self._context.padded)
         if made is None:
             return joined
         kind = join_type(joined.node) if joined.node is not None else "inner"
@@ -212,13 +212,7 @@ class Joins:
     @property
     def padded(self) -> set[str]:
         """The inputs whose columns are NULL where an outer join found nothing."""
-        found: set[str] = set()
-        for number, each in enumerate(self.froms):
-            if each.join in ("left", "full"):
-                found.add(each.alias)
-            if each.join in ("right", "full"):
-                found |= {before.alias for before in self.froms[:number]}
-        return found
+        return padded_in(self.froms)
 
     @property
     def written(self) -> list[From]:

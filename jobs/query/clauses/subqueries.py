@@ -130,13 +130,13 @@ class Subqueries:
     def _query(self, tree: exp.Expr) -> Query:
         while isinstance(tree, exp.Subquery):
             tree = tree.this
-        return self._context.read(tree, self._context.within(self._inputs))
+        return self._context.read(tree, self._context.within(self._inputs, self._padded))
 
     def _alias(self) -> str:
         return f"{self._named}{len(self.froms)}"
 
     def _exists(self, node: exp.Expr, negated: bool) -> None:
-        inner = lifted(self._query(node.this), self._alias(), self._inputs)
+        inner = lifted(self._query(node.this), self._alias(), self._inputs, self._padded)
         self._join(inner, inner.on, "anti" if negated else "semi")
 
     def _in(self, node: exp.Expr, negated: bool) -> None:
@@ -145,7 +145,7 @@ class Subqueries:
         if len(outputs_of(query)) != len(values):
             wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
             raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(outputs_of(query))}: {sql_of(node)}")
-        inner = lifted(query, self._alias(), self._inputs)
+        inner = lifted(query, self._alias(), self._inputs, self._padded)
         found = [
             self._matching(value, other, inner, negated) for value, other in zip(values, inner.outputs, strict=True)
         ]
@@ -189,7 +189,7 @@ class Subqueries:
         if len(outputs) != 1:
             raise InvalidQuery(f"a subquery that stands for a value has one column, not {len(outputs)}")
         ((name, sql_type),) = outputs
-        correlated = grouped(query, alias, self._inputs)
+        correlated = grouped(query, alias, self._inputs, self._padded)
         if correlated is not None:
             inner, value = correlated
             self._join(inner, inner.on, "left")

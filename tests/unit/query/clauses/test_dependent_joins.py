@@ -51,6 +51,12 @@ QUERIES = (
     # values for which NULL finds something, too
     "SELECT id, (SELECT COUNT(*) FROM u WHERE u.w IS DISTINCT FROM t.a) AS n FROM t",
     "SELECT id, (SELECT MAX(w) FROM u WHERE u.k IS NOT DISTINCT FROM t.k) AS n FROM t",
+    # of rows that an outer join pads
+    "SELECT t.id, z.uid, l.n FROM t LEFT JOIN u AS z ON z.w = t.a, LATERAL (SELECT COUNT(*) AS n FROM u"
+    " WHERE u.k = z.k) AS l",
+    "SELECT t.id FROM t LEFT JOIN u AS z ON z.w = t.a WHERE NOT EXISTS (SELECT 1 FROM u LEFT JOIN t AS y ON y.id = z.w"
+    " WHERE u.w = 2)",
+    "SELECT t.id, (SELECT COUNT(*) FROM u WHERE u.k IS DISTINCT FROM z.k) AS n FROM t FULL JOIN u AS z ON z.w = t.a",
     # two levels up
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.w = t.a AND EXISTS (SELECT 1 FROM u AS z WHERE z.k = t.k"
     " AND z.uid <> u.uid))",
