@@ -328,9 +328,17 @@ def is_quantified(node: exp.Expr) -> bool:
 
 def quantified(node: exp.Expr, value: exp.Expression) -> exp.Expression:
     """Rewrite a comparison with ANY or ALL to an expression that is TRUE, FALSE or NULL. The value is elaborated.
-    Raises as `member`."""
+
+    Raises:
+        InvalidQuery, NotSupported: as `member`, and of rows of values.
+    """
     every = isinstance(node.expression, exp.All)
     assert isinstance(node, exp.Binary)
+    if isinstance(node.this, exp.Tuple):
+        raise NotSupported(
+            f"rows are compared with ANY and ALL by = and <> alone: {sql_of(node)}",
+            hint="EXISTS (SELECT 1 FROM … WHERE (a, b) < (c, d)); for ALL: NOT EXISTS (… WHERE NOT …)",
+        ).placed(*position_of(node))
     operator = _OPPOSITE[type(node)] if every else type(node)
     query = _inner(node.expression.this)
     found = exp.false() if every else exp.true()

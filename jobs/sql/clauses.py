@@ -28,7 +28,10 @@ E = TypeVar("E", bound=exp.Expr)
 
 
 def with_escapes(tree: E) -> E:
-    """The tree, changed: each LIKE whose pattern has, or may have, a backslash names it as its escape."""
+    """The tree, changed: each LIKE whose pattern has, or may have, a backslash names it as its escape. LIKE ANY and ALL
+    become one LIKE for each pattern."""
+    for like in list(tree.find_all(exp.Like)):
+        _one_for_each(like)
     for like in list(tree.find_all(exp.Like)):
         pattern = pattern_literal(like.expression)
         if isinstance(like.parent, exp.Escape) or (pattern is not None and BACKSLASH not in pattern.name):
@@ -37,6 +40,33 @@ def with_escapes(tree: E) -> E:
         made.meta.update(like.meta)
         like.replace(made)
     return tree
+
+
+def _one_for_each(like: exp.Like) -> None:
+    """Replace `s LIKE ANY ('a%', 'b%')`, also with an ARRAY, by `(s LIKE 'a%' OR s LIKE 'b%')`; ALL by AND."""
+    given = like.expression
+    small = isinstance(given, exp.Anonymous) and given.name == "LCASE"
+    given = given.expressions[0] if small else given
+    if isinstance(given, exp.All) and isinstance(given.this, exp.Tuple | exp.Paren):
+        given = exp.Anonymous(this="ALL", expressions=given.this.expressions or [given.this.this])
+    if not isinstance(given, exp.Anonymous) or given.name.upper() not in ("ANY", "SOME", "ALL"):
+        return
+    patterns = given.expressions
+    if len(patterns) == 1 and isinstance(patterns[0], exp.Array):
+        patterns = patterns[0].expressions
+    if not patterns:
+        return
+    whole: exp.Expr = like.parent if isinstance(like.parent, exp.Escape) else like
+    made: exp.Expression | None = None
+    for pattern in patterns:
+        one = whole.copy()
+        of = one.this if isinstance(one, exp.Escape) else one
+        of.set("expression", exp.Anonymous(this="LCASE", expressions=[pattern.copy()]) if small else pattern.copy())
+        if made is not None:
+            one = (exp.And if given.name.upper() == "ALL" else exp.Or)(this=made, expression=one)
+        assert isinstance(one, exp.Expression)
+        made = one
+    whole.replace(exp.Paren(this=made))
 
 
 def pattern_literal(pattern: exp.Expr) -> exp.Literal | None:

@@ -5,16 +5,20 @@ Statements are read by `jobs.sql.statements`. The other direction is `sql_of` in
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
-from strandline.jobs.model.errors import SqlSyntaxError
+from strandline.jobs.model.errors import NotSupported, SqlSyntaxError
 from strandline.jobs.sql.dialect import Strandline, fold
 from strandline.jobs.sql.read_arguments import check_read
 from strandline.jobs.sql.size import balanced
+
+# PostgreSQL's $$it's$$ and $tag$…$tag$; $1 is a parameter.
+_DOLLARS: Final = re.compile(r"(?<![\w$])\$([A-Za-z_]\w*)?\$")
 
 
 def tokenize(text: str) -> list[Token]:
@@ -22,10 +26,13 @@ def tokenize(text: str) -> list[Token]:
 
     Raises:
         SqlSyntaxError: a quote or comment is not closed.
+        NotSupported: a text stands between dollars.
     """
     try:
-        return Strandline().tokenize(text)
+        found = Strandline().tokenize(text)
     except TokenError as error:
+        if _DOLLARS.search(text):
+            raise _dollar_quoted(text) from error
         line = text.count("\n") + 1
         column = len(text) - (text.rfind("\n") + 1) + 1
         raise SqlSyntaxError(
@@ -34,6 +41,22 @@ def tokenize(text: str) -> list[Token]:
             column=column,
             hint="close it; a quote inside a string is written twice: 'it''s'",
         ) from error
+    if any(
+        each.text.startswith("$") and _DOLLARS.match(each.text) for each in found if each.token_type is TokenType.VAR
+    ):
+        raise _dollar_quoted(text)
+    return found
+
+
+def _dollar_quoted(text: str) -> NotSupported:
+    begin = _DOLLARS.search(text)
+    before = text[: begin.start()] if begin is not None else ""
+    return NotSupported(
+        "a text between $$ is not supported",
+        line=before.count("\n") + 1,
+        column=len(before) - before.rfind("\n"),
+        hint="a text stands in single quotes, and a quote in it is written twice: 'it''s'",
+    )
 
 
 def syntax_error(error: ParseError) -> SqlSyntaxError:

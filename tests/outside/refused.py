@@ -40,10 +40,6 @@ REFUSED = (
         "sql.invalid_query",
     ),
     Refused(
-        "RisingWave null_safe_equal_join: exists over an outer join",
-        "SELECT id FROM t WHERE EXISTS (SELECT u.id FROM u LEFT JOIN u v ON u.b = v.b AND t.c = u.c WHERE t.b = u.b)",
-    ),
-    Refused(
         "RisingWave aggregate/string_agg: mv2",
         "SELECT STRING_AGG(a, CAST(b AS VARCHAR) ORDER BY b) AS r FROM t",
         "sql.type_mismatch",

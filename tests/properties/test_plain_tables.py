@@ -53,6 +53,10 @@ JOINS: tuple[Case, ...] = (
 
 SUBQUERIES: tuple[Case, ...] = (
     ("SELECT id FROM t WHERE v NOT IN (SELECT v FROM u)", None),
+    (
+        "SELECT id, v > ANY (ARRAY[id, 1]) AS a, v <> ALL (ARRAY[id, NULL]) AS b, k < SOME (ARRAY['b', k]) AS c FROM t",
+        "SELECT id, v > id OR v > 1 AS a, v <> id AND v <> NULL AS b, k < 'b' OR k < k AS c FROM t",
+    ),
     ("SELECT id, v NOT IN (SELECT v FROM u WHERE u.k = t.k) AS i FROM t", None),
     ("SELECT id FROM t WHERE v NOT IN (SELECT MAX(v) FROM u GROUP BY k)", None),
     ("SELECT id FROM t WHERE (k IN (SELECT k FROM u)) IS NULL", None),

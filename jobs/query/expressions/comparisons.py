@@ -21,12 +21,14 @@ from strandline.jobs.query.expressions.orders import has_order, is_key, order_ke
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from strandline.jobs.sql.clauses import BACKSLASH, pattern_literal
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import row_values
+from strandline.jobs.sql.trees import identifier, row_values
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.BOOLEAN, BaseType.NULL)
 _NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
+_QUANTIFIERS = {"ANY": "ANY_MATCH", "SOME": "ANY_MATCH", "ALL": "ALL_MATCH"}
+_ITEM = "__compared"
 _ORDERINGS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
@@ -34,6 +36,9 @@ def _compared(node: exp.Binary, typed: Infer) -> Typed:
     rows = row_values(node.left), row_values(node.right)
     if len(rows[0]) > 1 or len(rows[1]) > 1:
         return typed(_rows_compared(node, *rows))
+    items = _compared_with_items(node, typed)
+    if items is not None:
+        return typed(items)
     lengths = durations.compared(node, typed)
     if lengths is not None:
         return Typed(lengths, t.BOOLEAN)
@@ -46,6 +51,29 @@ def _compared(node: exp.Binary, typed: Infer) -> Typed:
         return _nested_compared(node, left, right, typed)
     left, right = _comparable(left, right, node)
     return Typed(binary(type(node), left, right), t.BOOLEAN)
+
+
+def _compared_with_items(node: exp.Binary, typed: Infer) -> exp.Expression | None:
+    """`x < ANY (array)` and `x < ALL (array)`: some or every item is greater; None for any other comparison.
+
+    ANY of what is no array is the aggregate.
+    """
+    other = node.right
+    if not isinstance(other, exp.Anonymous) or other.name.upper() not in _QUANTIFIERS or len(other.expressions) != 1:
+        return None
+    (array,) = other.expressions
+    if isinstance(array, exp.Query | exp.Distinct | exp.Star | exp.Order) or _reads_text(array):
+        return None
+    if typed(array).type.base is not BaseType.ARRAY:
+        return None
+    item = identifier(_ITEM)
+    compared = type(node)(this=exp.Paren(this=node.left.copy()), expression=exp.Column(this=item))
+    of_item = exp.Lambda(this=compared, expressions=[item.copy()])
+    return exp.Anonymous(this=_QUANTIFIERS[other.name.upper()], expressions=[array.copy(), of_item])
+
+
+def _reads_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal | exp.Null)
 
 
 def _nested_compared(node: exp.Binary, left: Typed, right: Typed, typed: Infer) -> Typed:

@@ -171,7 +171,7 @@ AS_DUCKDB: Final = tuple(
         ("UNNEST takes items of one level", r"\bunnest\s*\("),
         ("a FULL JOIN keeps rows whose key is NULL", r"\bfull\s+(?:outer\s+)?join\b"),
         ("GENERATE_SERIES in the SELECT list is an ARRAY", r"\bgenerate_series\s*\("),
-        ("a negative position counts from the end", r"\[\s*-|\barray_(?:get|element)"),
+        ("a negative position counts from the end", r"\[[\d\s]*:?\s*-|\barray_(?:get|element)"),
         ("the text of an ARRAY is [a, b], of a STRUCT {a: 1}", r"::\s*(?:varchar|text)|\bcast\s*\(|\|\||\bconcat"),
         ("* of a JOIN with USING keeps the order of the columns", r"\bselect\s+\*.*\b(?:using|natural)\b"),
     )

@@ -23,6 +23,10 @@ from strandline.jobs.sql.syntax import Select
         (r"a ILIKE 'x\_'", r"LCASE(a) LIKE LCASE('x\_') ESCAPE '\'"),
         (r"a LIKE b", r"a LIKE b ESCAPE '\'"),
         (r"a LIKE 'x\!%' ESCAPE '!'", r"a LIKE 'x\!%' ESCAPE '!'"),
+        (r"a LIKE ANY ('x%', 'y\_')", r"(a LIKE 'x%' OR a LIKE 'y\_' ESCAPE '\')"),
+        (r"a NOT LIKE ALL ('x%', 'y')", r"(a NOT LIKE 'x%' AND a NOT LIKE 'y')"),
+        (r"a ILIKE SOME (ARRAY['x'])", r"(LCASE(a) LIKE LCASE('x'))"),
+        (r"a LIKE ANY ('x!%', b) ESCAPE '!'", r"(a LIKE 'x!%' ESCAPE '!' OR a LIKE b ESCAPE '!')"),
     ],
 )
 def test_a_like_with_a_backslash_names_its_escape(written: str, read: str) -> None:

@@ -283,3 +283,18 @@ def test_a_name_of_with_is_never_a_clause(name: str) -> None:
 def test_a_clause_behind_a_table_is_still_refused_and_no_alias() -> None:
     with pytest.raises(NotSupported, match="FINAL is not supported yet"):
         parse_one("SELECT a FROM s FINAL")
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [("SELECT $$it's$$ AS a;", 8), ("SELECT 1 AS b, $tag$text$tag$ AS a;", 16), ("SELECT\n $$x$$ AS a;", 2)],
+)
+def test_a_text_between_dollars_is_refused_with_its_place(text: str, column: int) -> None:
+    with pytest.raises(NotSupported, match="between") as caught:
+        parse(text)
+    assert caught.value.column == column
+    assert caught.value.hint is not None
+
+
+def test_dollars_inside_of_texts_and_names_are_letters() -> None:
+    parse("SELECT '$$' AS a, a$b, '$x$' AS c FROM t WHERE d = $1;")
