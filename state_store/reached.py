@@ -42,17 +42,20 @@ class Reached:
         version: of the table, when that was found; merged files make later ones of the same rows.
         table: the identity that the table was given when it was made.
         digest: of its rows.
+        fingerprint: of the definition that they are of.
         inputs: {entry of its vector: the version of the input}; entries that are not named are as the vector says.
     """
 
     version: int
     table: str
     digest: str
+    fingerprint: str
     inputs: Mapping[str, TableVersion]
 
     def of(self, version: int, record: CommitRecord) -> bool:
         """True if it holds of a version of the table with this record, and says more than that."""
-        same = version >= self.version and (record.table, record.digest) == (self.table, self.digest)
+        rows = (record.table, record.digest, record.fingerprint)
+        same = version >= self.version and rows == (self.table, self.digest, self.fingerprint)
         behind = (record.vector.get(entry) for entry in self.inputs)
         reached = zip(behind, self.inputs.values(), strict=True)
         return same and all(before is not None and before.version <= at.version for before, at in reached)
@@ -97,8 +100,8 @@ def _decoded(data: bytes) -> Mapping[str, Reached]:
     found: dict[str, Reached] = {}
     for group in members_in(data)["reached"]:
         inputs = {entry: TableVersion(*at) for entry, at in group["inputs"].items()}
-        for name, (version, table, digest) in group["tables"].items():
-            found[name] = Reached(version, table, digest, inputs)
+        for name, (version, table, digest, fingerprint) in group["tables"].items():
+            found[name] = Reached(version, table, digest, fingerprint, inputs)
     return found
 
 
@@ -108,7 +111,7 @@ def _encoded(reached: Mapping[str, Reached]) -> bytes:
         of_inputs = tuple(sorted(each.inputs.items()))
         inputs = {entry: [at.version, at.table, at.nonce] for entry, at in of_inputs}
         group = groups.setdefault(of_inputs, {"inputs": inputs, "tables": {}})
-        group["tables"][name] = [each.version, each.table, each.digest]
+        group["tables"][name] = [each.version, each.table, each.digest, each.fingerprint]
     return sealed_members({"reached": list(groups.values())})
 
 

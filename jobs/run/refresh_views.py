@@ -237,11 +237,11 @@ class _Reach:
 
     def noted(self) -> dict[str, Reached]:
         """By table; of a table that several queries feed, with the inputs of all of them."""
-        heads = {table: self._tables[table] for table in self._inputs}
-        return {
-            table: Reached(head.version, head.record.table, head.record.digest, self._inputs[table])
-            for table, head in heads.items()
-        }
+        found = {}
+        for table, inputs in self._inputs.items():
+            version, record = self._tables[table].version, self._tables[table].record
+            found[table] = Reached(version, record.table, record.digest, record.fingerprint, inputs)
+        return found
 
 
 def _refresh(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +12,9 @@ from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
-from strandline.state_store.delta import log
+from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
+from strandline.state_store.reached import read_reached
 from tests.support.examples import examples
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk
@@ -146,3 +148,24 @@ def test_merged_files_leave_a_note_as_true_as_it_was(served: ServedLake) -> None
     delta_rs(path).optimize.compact()
     assert log.newest_version(path) != before
     assert rows(served, JOINED)[:3] == [(1, 9), (2, None), (3, None)]
+
+
+def test_a_note_is_of_one_definition(served: ServedLake) -> None:
+    """Two definitions may have equal rows, above all none, and reflect other versions of what they read."""
+    with served.duckdb_engine() as engine:
+        quiet_after_the_first(served, engine)
+    path = served.lake.table("large")
+    newest = log.newest_version(path)
+    assert newest is not None
+    noted = read_reached(served.lake, DEFAULT_PIPELINE)["large"]
+    record = reader.record_at(path, newest)
+    assert noted.of(newest, record)
+    for other in (
+        replace(record, fingerprint="another"),
+        replace(record, table="another"),
+        replace(record, digest="another"),
+        replace(record, vector={name: replace(at, version=99) for name, at in record.vector.items()}),
+        replace(record, vector={}),
+    ):
+        assert not noted.of(newest, other)
+    assert not noted.of(newest - 1, record)
