@@ -142,5 +142,6 @@ class ReachedNotes:
         try:
             make_folder(file.parent)
             replace(file, _encoded(now), for_good=False)
+            _OBJECTS.pop(file, None)  # whoever ran this here reads it at once
         except StoreError as error:
             log.warning("what the views reflect could not be noted, so some answers will be older: %s", error)

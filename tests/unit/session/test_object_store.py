@@ -223,3 +223,18 @@ def test_views_are_refreshed_by_duckdb_and_events_wait_for_the_jars(
     with pytest.raises(SettingsError, match=r"jars by which Spark reaches S3 are missing(?s:.*)strandline setup --s3"):
         drain(by_spark, "shop")
     assert rows(settings, "SELECT n FROM totals WHERE page = 'a';") == [(2,)]
+
+
+def test_a_view_that_a_change_leaves_as_it_is_reflects_it(settings: Settings) -> None:
+    session = Interpreter(settings)
+    list(
+        session.run(
+            "CREATE TABLE item (id INT PRIMARY KEY, n INT) WITH (KAFKA_TOPIC = 'item', PARTITIONS = 1); "
+            "CREATE MATERIALIZED VIEW large AS SELECT id, n FROM item WHERE n > 7"
+        )
+    )
+    for number, n in ((1, 9), (2, 1), (3, 2)):
+        list(session.run(f"INSERT INTO item VALUES ({number}, {n})"))
+        drain(settings, "default")
+    text = "SELECT i.id, l.n FROM item i LEFT JOIN large l ON i.id = l.id ORDER BY i.id"
+    assert rows(settings, text) == [(1, 9), (2, None), (3, None)]
