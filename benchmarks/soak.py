@@ -33,8 +33,7 @@ from strandline.jobs.catalog.relations import event_log, relation
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import RetentionSettings, Settings, load_settings
-from strandline.jobs.operate.maintenance.execute import execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import RefreshUnit

@@ -30,8 +30,8 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.backup.image import numbers
 from strandline.jobs.operate.drills.history import DrillResult, record
 from strandline.jobs.operate.drills.scenarios import SCENARIOS, plan_drills, run_drill
-from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import HEALTH_CHECKS, HealthChecks
+from strandline.jobs.operate.freshness import Waiting
+from strandline.jobs.operate.health_checks import HEALTH_CHECKS, HealthChecks
 from strandline.jobs.operate.verify.verify import PROOFS, prove, with_quarantine
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.metadata import data_docs, evaluation_of, result_of

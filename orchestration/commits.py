@@ -20,7 +20,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from strandline.jobs.model.definitions import Definition
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.quality.health_checks import Hindrances, state_verdict
+from strandline.jobs.operate.health_checks import Hindrances, state_verdict
 from strandline.jobs.run.committed import committed
 from strandline.jobs.run.dagster_child import data_version, table_metadata
 from strandline.orchestration.metadata import evaluation_of, from_pipes, with_defined

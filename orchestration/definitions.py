@@ -20,7 +20,7 @@ from strandline.jobs.catalog.stored_definition import Broken
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Definition, Source, View
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.quality.health_checks import Hindrance, Hindrances
+from strandline.jobs.operate.health_checks import Hindrance, Hindrances
 from strandline.orchestration.alerts import alert_sensor
 from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks, pipeline_drills
 from strandline.orchestration.commits import Shown, commit_sensor, last_told, tables_of

@@ -22,8 +22,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from pydantic import Field
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.maintenance.execute import TableResult, execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import TableResult, execute_maintenance, plan_maintenance
 from strandline.jobs.run.lifeline import LIFELINE_FD
 from strandline.orchestration.launch import GRACE_SECONDS, Echo, ProcessGroup, lifeline
 

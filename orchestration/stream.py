@@ -25,7 +25,7 @@ import dagster as dg
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
-from strandline.jobs.operate.quality.freshness import Waiting
+from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.run.committed import counted_since
 from strandline.jobs.run.dagster_child import table_metadata
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat

@@ -198,7 +198,7 @@ add_operations(app)
 add_publishing(app)
 
 
-class _ReplicaBackend(StrEnum):
+class ReplicaBackend(StrEnum):
     """The backends of replicas, as the option names them."""
 
     rocksdb = "rocksdb"
@@ -218,7 +218,7 @@ def serve(
         int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
     ] = None,
     replica: Annotated[
-        _ReplicaBackend | None,
+        ReplicaBackend | None,
         typer.Option(help="what holds the replicas; default: the setting server.replica, rocksdb"),
     ] = None,
     allowed_host: Annotated[
@@ -278,7 +278,7 @@ def token(
 _SEEDS = 1 << 31
 
 
-class _Engines(StrEnum):
+class Engines(StrEnum):
     """The engines that a test runs on."""
 
     BOTH = "both"
@@ -289,7 +289,7 @@ class _Engines(StrEnum):
 @app.command("test")
 def _run_tests(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="NAME.sql or NAME.test.yaml")],
-    engine: Annotated[_Engines, typer.Option(help="duckdb takes no JVM")] = _Engines.BOTH,
+    engine: Annotated[Engines, typer.Option(help="duckdb takes no JVM")] = Engines.BOTH,
     only: Annotated[str | None, typer.Option(metavar="TEXT", help="tests whose names hold it")] = None,
     cuts: Annotated[int, typer.Option(min=0, help="how often a test is cut into random epochs")] = 3,
     kills: Annotated[bool, typer.Option("--kills/--no-kills", help="kill and resume each step once")] = True,
@@ -305,7 +305,7 @@ def _run_tests(
         chosen = random.randrange(_SEEDS) if seed is None else seed  # noqa: S311 - a place to cut, no secret
         with prepared(load_settings(), suite) as (bench, cases):
             cases = _named(cases, only)
-            spark, duckdb = engine is not _Engines.DUCKDB, engine is not _Engines.SPARK
+            spark, duckdb = engine is not Engines.DUCKDB, engine is not Engines.SPARK
             wanted = trials(cuts, chosen, kills=kills, duckdb=duckdb, spark=spark)
             results = []
             for result in run_suite(bench, cases, wanted):

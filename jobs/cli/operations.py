@@ -42,8 +42,7 @@ def compact(
 ) -> None:
     """Merge small files, remove what nobody needs any more, fold old changes; then prove that no row has changed."""
     with exit_codes():
-        from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
-        from strandline.jobs.operate.maintenance.plan import plan_maintenance
+        from strandline.jobs.operate.maintenance import MaintenanceResult, execute_maintenance, plan_maintenance
 
         if before is not None and len(names or ()) != 1:
             raise typer.BadParameter("--before is a version of one table: name it")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.assurance import Assurance
     from strandline.jobs.operate.drills.history import DrillResult
     from strandline.jobs.operate.drills.scenarios import Drill
-    from strandline.jobs.operate.maintenance.execute import MaintenanceResult
+    from strandline.jobs.operate.maintenance import MaintenanceResult
     from strandline.jobs.run.heartbeat import Heartbeat
 
 

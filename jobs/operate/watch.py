@@ -37,8 +37,8 @@ from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.options import Ownership
-from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import HealthChecks
+from strandline.jobs.operate.freshness import Waiting
+from strandline.jobs.operate.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store import leases
 from strandline.state_store.delta.heads import WholeHeads

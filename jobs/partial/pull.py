@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MOST_VALUES: Final = 10_000
 """Of one column. To compare each row with a longer list costs more than to compute with the rows that it leaves out."""
 
-_Selection = dict[str, frozenset[Any]]
+Selection = dict[str, frozenset[Any]]
 """{column: the values it may have}; none: all rows."""
 
 
@@ -68,7 +68,7 @@ class CutReader:
         self._cut = cut
         self._spent = spent
 
-    def rows(self, relation: Relation, columns: Sequence[str], selection: _Selection) -> pa.Table:
+    def rows(self, relation: Relation, columns: Sequence[str], selection: Selection) -> pa.Table:
         """At least the rows that the selection allows, with these columns; hidden ones among them are plain ones here.
 
         Raises as `state_store.delta.reader.scan`; TimeLimit, TooLarge: more is read than may be.
@@ -103,7 +103,7 @@ def values_of(tables: Iterable[tuple[pa.Table, str]]) -> frozenset[Any]:
     return frozenset(found - {None})
 
 
-def _selection_of(selections: Sequence[_Selection]) -> _Selection:
+def _selection_of(selections: Sequence[Selection]) -> Selection:
     """One selection that allows every row that one of these does."""
     first = selections[0]
     if all(each == first for each in selections):
@@ -164,7 +164,7 @@ class Upqueries:
     def _inputs(self, keys: Sequence[Key], tables: CutReader) -> dict[str, pa.Table]:
         """{relation: its rows that matter for the keys, and maybe more}."""
         plan = self._plan
-        selections: dict[int, _Selection] = {}
+        selections: dict[int, Selection] = {}
         read: dict[int, pa.Table] = {}
         for route in plan.routes.routes:
             selections[route.leaf] = self._selection(route, keys, read)
@@ -181,7 +181,7 @@ class Upqueries:
             found[name] = known if known is not None else tables.rows(relation, plan.columns[name], wanted)
         return found
 
-    def _selection(self, route: Route, keys: Sequence[Key], read: dict[int, pa.Table]) -> _Selection:
+    def _selection(self, route: Route, keys: Sequence[Key], read: dict[int, pa.Table]) -> Selection:
         if any(None in key for key in keys) or not route.there:
             return {}
         if route.own:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from strandline.jobs.engines.engine import FAILS_ON_A_ROW
-from strandline.jobs.engines.recursion import TOO_MANY_ROUNDS
+from strandline.jobs.engines.engine import FAILS_ON_A_ROW, TOO_MANY_ROUNDS
 from strandline.jobs.model.errors import InvalidQuery, RecursionEndless
 from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget

@@ -12,8 +12,8 @@ from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SourceError
-from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import Hindrance, Hindrances
+from strandline.jobs.operate.freshness import Waiting
+from strandline.jobs.operate.health_checks import Hindrance, Hindrances
 from strandline.jobs.publish.topic import published, topic_as_source
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import reader
@@ -44,7 +44,7 @@ def status(settings: Settings) -> Rows:
     view, but for those that were found to change none of its rows, versions of the view for its changelog topic. It is
     null when the broker does not answer. `late` counts the rows that came too late for a view's windows and are left
     out; it is null where no row is ever late. `state` is `fresh`, or `behind` by the lag or what waits anywhere above a
-    view; `held` or `stopped` for a view that does not go on (`jobs.operate.quality.health_checks`), `never run` before
+    view; `held` or `stopped` for a view that does not go on (`jobs.operate.health_checks`), `never run` before
     the first commit, `never published` before a topic's first write, `partial` where nothing is stored, `broken`, or
     the code of the error that hides the lag.
 

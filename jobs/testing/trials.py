@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Fault:
+class Fault:
     """What is wrong with one table.
 
     Attributes:
@@ -91,7 +91,7 @@ def _versions_of(settings: Settings, expected: Sequence[TypedExpected]) -> dict[
     return {each.table: log.newest_version(lake.table(each.table)) for each in expected}
 
 
-def check(settings: Settings, expected: Sequence[TypedExpected], before: Mapping[str, int | None]) -> list[_Fault]:
+def check(settings: Settings, expected: Sequence[TypedExpected], before: Mapping[str, int | None]) -> list[Fault]:
     """Compare tables with what is expected of them; empty when all is as expected.
 
     Args:
@@ -101,7 +101,7 @@ def check(settings: Settings, expected: Sequence[TypedExpected], before: Mapping
         CorruptState, ForeignWrite, VersionGone: a table cannot be read.
     """
     lake = LakeLayout(settings.lake)
-    found: list[_Fault] = []
+    found: list[Fault] = []
     for each in expected:
         if each.rows is not None:
             found += _fault(each, "rows", each.rows, _rows(lake, each))
@@ -116,10 +116,10 @@ def check(settings: Settings, expected: Sequence[TypedExpected], before: Mapping
     return found
 
 
-def _fault(each: TypedExpected, what: str, wanted: ExpectedRows, actual: Sequence[Values]) -> list[_Fault]:
+def _fault(each: TypedExpected, what: str, wanted: ExpectedRows, actual: Sequence[Values]) -> list[Fault]:
     seen = [{column: row.get(column) for column in wanted.columns or row} for row in actual]
     difference = rows_differ(wanted.rows, seen)
-    return [_Fault(each.table, what, difference)] if difference else []
+    return [Fault(each.table, what, difference)] if difference else []
 
 
 def _rows(lake: LakeLayout, each: TypedExpected) -> list[Values]:
@@ -191,7 +191,7 @@ class TrialResult:
     trial: Trial
     seconds: float
     step: int = 0
-    faults: tuple[_Fault, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -25,8 +25,7 @@ from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
-from strandline.jobs.operate.maintenance.execute import execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
 from strandline.jobs.operate.rebuild import execute_rebuild, plan_rebuilds
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain

@@ -22,8 +22,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.types import BOOLEAN
-from strandline.jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import MaintenanceResult, execute_maintenance, plan_maintenance
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter

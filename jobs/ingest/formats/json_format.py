@@ -6,7 +6,7 @@ JSON objects read by columns: those that look alike together, without a Python o
     pieces  {"id": │17│ ,"name":" │Ann│ "}                           cut at the same marks in each of them
             alike in all    values: a column each
 
-The records of a topic look alike: the same members in the same order, written by one program. A `_Shape` is learned
+The records of a topic look alike: the same members in the same order, written by one program. A `Shape` is learned
 from one record, as what stands between its values. Where the quotes of another record are says where its pieces would
 be. It is of the shape if what should be alike is alike, byte for byte, and each value is written so that Arrow reads it
 as `coerce` does: a text without escapes, a whole number as its digits, a decimal that fits. Then the record is
@@ -212,7 +212,7 @@ class ShapeReader:
 
     def __init__(self, wanted: Sequence[Column]) -> None:
         self._wanted = wanted
-        self._shapes: list[_Shape] = []
+        self._shapes: list[Shape] = []
         self._pause = self._paused = 0
 
     def read(self, payloads: Sequence[bytes | None]) -> list[Part]:
@@ -220,7 +220,7 @@ class ShapeReader:
         run = Run(payloads)
         unread = np.flatnonzero(run.usable)
         parts: list[Part] = []
-        found: list[tuple[int, _Shape]] = []
+        found: list[tuple[int, Shape]] = []
         for shape in self._shapes:
             unread, count = _take(shape, run, unread, parts)
             found.append((count, shape))
@@ -233,9 +233,9 @@ class ShapeReader:
 
     def _learned(
         self, payloads: Sequence[bytes | None], run: Run, unread: NDArray[np.intp], parts: list[Part]
-    ) -> tuple[NDArray[np.intp], list[tuple[int, _Shape]]]:
+    ) -> tuple[NDArray[np.intp], list[tuple[int, Shape]]]:
         """The rows that are left, and shapes of unread records, each with how many it matches of them."""
-        found: list[tuple[int, _Shape]] = []
+        found: list[tuple[int, Shape]] = []
         for _ in range(_LEARNED):
             if len(unread) * _SHARE < len(payloads) or not len(unread):
                 return unread, found
@@ -243,7 +243,7 @@ class ShapeReader:
             text = payloads[before[0]]
             assert text is not None, "it is usable"
             try:
-                shape = _Shape.of(text, self._wanted)
+                shape = Shape.of(text, self._wanted)
             except (Unreadable, orjson.JSONDecodeError):
                 continue
             left, count = _take(shape, run, before, parts)
@@ -260,7 +260,7 @@ class ShapeReader:
         return self._pause >= 0
 
 
-def _take(shape: _Shape, run: Run, unread: NDArray[np.intp], parts: list[Part]) -> tuple[NDArray[np.intp], int]:
+def _take(shape: Shape, run: Run, unread: NDArray[np.intp], parts: list[Part]) -> tuple[NDArray[np.intp], int]:
     """Read the records of a shape; the rows that are left, and how many were read."""
     if not len(unread):
         return unread, 0
@@ -316,7 +316,7 @@ class _Slot:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """Objects that are alike but for their values.
 
     Attributes:
@@ -333,7 +333,7 @@ class _Shape:
     columns: tuple[Value, ...]
 
     @classmethod
-    def of(cls, text: bytes, wanted: Sequence[Column]) -> _Shape:
+    def of(cls, text: bytes, wanted: Sequence[Column]) -> Shape:
         """The shape of a record.
 
         Raises:

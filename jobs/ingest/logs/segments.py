@@ -9,7 +9,7 @@ The file format of the local log's segments: the records that one call appended,
 
     segment  header · the frames of partition 0 · of partition 1 · …
     header   magic 4s · partitions u32 · the segment's number u64 · the topic's id 16s · an entry each · crc32 u32
-    entry    end u64 · count u64 · total u64 · length u64 · earlier i64                        (see `_SegmentPartition`)
+    entry    end u64 · count u64 · total u64 · length u64 · earlier i64                         (see `SegmentPartition`)
     frame    count u32 · length u32 · crc32 of the records u32 · crc32 of these 12 bytes u32 · records
 
 All numbers are little-endian, records as in `_record_bytes`. Every byte is under a checksum that is verified when the
@@ -200,7 +200,7 @@ class Segments:
         return header
 
     def _before_the_first(self) -> SegmentHeader:
-        return SegmentHeader(_NONE, self._topic.id, (_SegmentPartition(end=0),) * self._topic.partitions)
+        return SegmentHeader(_NONE, self._topic.id, (SegmentPartition(end=0),) * self._topic.partitions)
 
 
 # The errors of files of the local log that are not as they were written.
@@ -299,7 +299,7 @@ _FRAME_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class _SegmentPartition:
+class SegmentPartition:
     """A partition as one segment leaves it.
 
     Attributes:
@@ -328,7 +328,7 @@ class SegmentHeader:
 
     number: int
     topic_id: str
-    parts: tuple[_SegmentPartition, ...]
+    parts: tuple[SegmentPartition, ...]
 
     def begin_of(self, partition: int) -> int:
         """The position of the partition's first frame in the file."""
@@ -336,7 +336,7 @@ class SegmentHeader:
 
 
 @dataclass(frozen=True)
-class _Frame:
+class Frame:
     """Some neighbouring records of one partition: their first offset, their number, and their place in the file."""
 
     base: int
@@ -382,7 +382,7 @@ def following(before: SegmentHeader, added: Mapping[int, Encoded]) -> SegmentHea
         more = added.get(partition)
         count, length = (more.count, len(more.data)) if more is not None else (0, 0)
         earlier = before.number if part.count else part.earlier
-        parts[partition] = _SegmentPartition(part.end + count, count, part.total + length, length, earlier)
+        parts[partition] = SegmentPartition(part.end + count, count, part.total + length, length, earlier)
     return SegmentHeader(before.number + 1, before.topic_id, tuple(parts))
 
 
@@ -409,10 +409,10 @@ def _read_header(path: LakePath, number: int, topic_id: str, partitions: int) ->
     if _FIXED.unpack_from(data) != (_MAGIC, partitions, number, _id_bytes(topic_id)):
         raise _damaged(path)
     entries = _ENTRY.iter_unpack(data[_FIXED.size : -_UINT32.size])
-    return SegmentHeader(number, topic_id, tuple(_SegmentPartition(*entry) for entry in entries))
+    return SegmentHeader(number, topic_id, tuple(SegmentPartition(*entry) for entry in entries))
 
 
-def frames(file: BinaryIO, path: LakePath, header: SegmentHeader, partition: int) -> Iterator[_Frame]:
+def frames(file: BinaryIO, path: LakePath, header: SegmentHeader, partition: int) -> Iterator[Frame]:
     """The frames of a partition, by their heads alone.
 
     Raises:
@@ -428,13 +428,13 @@ def frames(file: BinaryIO, path: LakePath, header: SegmentHeader, partition: int
         if len(data) != size or zlib.crc32(data[: _FRAME.size]) != _UINT32.unpack_from(data, _FRAME.size)[0]:
             raise _damaged(path)
         count, length, checksum = _FRAME.unpack_from(data)
-        yield _Frame(base, count, position + size, length, checksum)
+        yield Frame(base, count, position + size, length, checksum)
         base, position = base + count, position + size + length
     if base != part.end or position != after:
         raise _damaged(path)
 
 
-def frame_bytes(file: BinaryIO, path: LakePath, frame: _Frame) -> bytes:
+def frame_bytes(file: BinaryIO, path: LakePath, frame: Frame) -> bytes:
     """The bytes of the frame's records. Raises CorruptState."""
     file.seek(frame.position)
     data = file.read(frame.length)

@@ -7,8 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from strandline.jobs.engines.engine import DUPLICATE_KEY, FAILS_ON_A_ROW, NEGATIVE_WEIGHT
-from strandline.jobs.engines.recursion import TOO_MANY_ROUNDS
+from strandline.jobs.engines.engine import DUPLICATE_KEY, FAILS_ON_A_ROW, NEGATIVE_WEIGHT, TOO_MANY_ROUNDS
 from strandline.jobs.model.errors import FunctionFailed, RecursionEndless, RowFailed, revive
 from strandline.state_store.errors import (
     CorruptState,

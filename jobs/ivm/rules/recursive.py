@@ -21,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from strandline.jobs.engines.engine import Engine
-from strandline.jobs.engines.recursion import all_rounds, rounds
+from strandline.jobs.engines.engine import Engine, all_rounds, rounds
 from strandline.jobs.ivm.rules.delta_join import all_rows, changes
 from strandline.jobs.ivm.rules.upserts import marked, marked_stored, settled, state_column, typed
 from strandline.jobs.model.errors import NotSupported

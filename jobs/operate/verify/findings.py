@@ -89,7 +89,7 @@ _FORMAT: Final = 1
 
 
 @dataclass(frozen=True)
-class _Proof:
+class Proof:
     """What the last proof of a view came to.
 
     Attributes:
@@ -128,13 +128,13 @@ def _note(lake: LakeLayout, view: str, now_ms: int, wrong: str) -> None:
         version = -1 if head is None else head.version
     path = lake.proof(view)
     files.make_folder(path.parent)
-    files.replace(path, json.dumps({"format": _FORMAT, **asdict(_Proof(now_ms, version, not wrong, wrong))}).encode())
+    files.replace(path, json.dumps({"format": _FORMAT, **asdict(Proof(now_ms, version, not wrong, wrong))}).encode())
 
 
-def last_proof(lake: LakeLayout, view: str) -> _Proof | None:
+def last_proof(lake: LakeLayout, view: str) -> Proof | None:
     """The last proof of a view; None where there is none, or it does not read back."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(lake.proof(view).read_bytes())
         if content.pop("format") == _FORMAT:
-            return _Proof(**content)
+            return Proof(**content)
     return None

@@ -161,14 +161,14 @@ def _no_commit(path: LakePath) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Reach:
+class Reach:
     """The version to begin a fold with, −1: nothing; or the fault that leaves the history too short."""
 
     version: int = -1
     fault: Outcome | None = None
 
 
-def reach(table: Opened) -> _Reach:
+def reach(table: Opened) -> Reach:
     """The oldest version from which on all is there.
 
     Raises:
@@ -176,7 +176,7 @@ def reach(table: Opened) -> _Reach:
     """
     base = oldest_base(table.path, table.version)
     if base is None:
-        return _Reach(fault=failed("the log reaches back to no version that is whole"))
+        return Reach(fault=failed("the log reaches back to no version that is whole"))
     removed: dict[LakePath, int] = {}
     for version in range(table.version, base, -1):
         # A version's changes need the files that it removes, too.
@@ -188,10 +188,10 @@ def reach(table: Opened) -> _Reach:
         gone = next((file for file in _changed(table.path, commit) if not file.exists()), None)
         if gone is not None and removed.get(gone, log.now_ms()) > log.now_ms() - RECOVERY_HORIZON_MS:
             what = f"a file that the changes of version {version} need is gone, within {RECOVERY_HORIZON_DAYS} days"
-            return _Reach(fault=failed(what, gone))
+            return Reach(fault=failed(what, gone))
         if gone is not None:
-            return _Reach(version)
-    return _Reach(base)
+            return Reach(version)
+    return Reach(base)
 
 
 def _changed(path: LakePath, commit: log.Commit) -> Iterator[LakePath]:

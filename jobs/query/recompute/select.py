@@ -24,8 +24,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.engines.recursion import all_rounds, rounds
+from strandline.jobs.engines.engine import Dialect, all_rounds, engine_of, rounds
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth

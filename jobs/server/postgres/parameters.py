@@ -59,7 +59,7 @@ def _none(text: str) -> Refusal:
     return Refusal(SqlState.BAD_TEXT, f"the parameter '{text[:40]}' is no array of one dimension")
 
 
-_Plain = str | None | list[str | None]
+Plain = str | None | list[str | None]
 """A value as PostgreSQL's text, None for NULL; an array as a list of those."""
 
 _UNIX: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -91,7 +91,7 @@ class Parameter:
         """The parameter with the oid that the server has told the client, where the client gave none."""
         return self if self.oid != UNSPECIFIED else replace(self, oid=oid)
 
-    def read(self) -> _Plain:
+    def read(self) -> Plain:
         """The value.
 
         Raises:
@@ -107,7 +107,7 @@ class Parameter:
         return _binary(self.oid, self.value)
 
 
-def sql_of_value(value: _Plain, sql_type: SqlType) -> str:
+def sql_of_value(value: Plain, sql_type: SqlType) -> str:
     """The value as a literal of the language.
 
     Raises:

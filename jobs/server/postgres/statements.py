@@ -30,7 +30,7 @@ class SessionStatement:
 
     text: str
     begin: int
-    command: _Command
+    command: Command
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Done:
     tag: str
 
 
-_Command = (
+Command = (
     Query
     | Declare
     | Copy
@@ -307,7 +307,7 @@ def statements(text: str) -> list[SessionStatement]:
     return found
 
 
-def _command(text: str, begin: int) -> _Command:
+def _command(text: str, begin: int) -> Command:
     word = re.split(r"\W", text, maxsplit=1)[0].upper()
     if word in _QUERIES or text.startswith("("):
         return Query()
@@ -355,11 +355,11 @@ def _count(text: str | None) -> int | None:
     return None if "ALL" in words else int(words[-1]) if words[-1].isdecimal() else 1
 
 
-def _declare(found: re.Match[str]) -> _Command:
+def _declare(found: re.Match[str]) -> Command:
     return Declare(name_of(found[1]), found[3], found.start(3), bool(found[2]))
 
 
-def _fetch(found: re.Match[str]) -> _Command:
+def _fetch(found: re.Match[str]) -> Command:
     return Fetch(name_of(found[3]), _count(found[2]), found[1].upper() == "MOVE")
 
 
@@ -367,7 +367,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text.replace(" ", r"\s+"), re.I | re.S)
 
 
-_COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Command]], ...]] = (
+_COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Command]], ...]] = (
     (_pattern(rf"(?:BEGIN|START TRANSACTION)\b.*?(?:{_LEVEL}.*)?"), lambda found: Begin(_level(found[1]))),
     (_pattern(r"(?:COMMIT|END)(?: WORK| TRANSACTION)?(?: AND NO CHAIN)?"), lambda _: End(True)),
     (_pattern(r"(?:ROLLBACK|ABORT)(?: WORK| TRANSACTION)?(?: AND NO CHAIN)?"), lambda _: End(False)),

@@ -144,7 +144,7 @@ class _Asked:
             raise InvalidQuery(what, hint="declare the columns, or name a schema: VALUE_SCHEMA_ID")
         if isinstance(values, SqlType):
             raise NotSupported(f"the schema of the values is {values}, not a record of columns")
-        keys: _Found = {}
+        keys: Found = {}
         if not statement.columns and key_format in REGISTERED:
             keys = self._keys(key_format, value_format, client)
         columns = [Column(name.lower(), sql_type, key=True) for name, sql_type in keys.items()]
@@ -153,7 +153,7 @@ class _Asked:
         self._check_names(columns)
         return replace(statement, columns=(*statement.columns, *declared(columns, statement)))
 
-    def _keys(self, key_format: str, value_format: str, client: SchemaRegistryClient) -> _Found:
+    def _keys(self, key_format: str, value_format: str, client: SchemaRegistryClient) -> Found:
         found = self._found("key", key_format, client)
         if found is None:
             return {}
@@ -165,7 +165,7 @@ class _Asked:
             raise NotSupported(what, hint="declare the columns, without the key: KEY_FORMAT = 'NONE'")
         return found
 
-    def _found(self, role: Role, form: str, client: SchemaRegistryClient) -> _Found | SqlType | None:
+    def _found(self, role: Role, form: str, client: SchemaRegistryClient) -> Found | SqlType | None:
         """The columns of the key or the value; None when the registry has no schema of it."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -249,15 +249,15 @@ _JSON_CONNECT: Final[Mapping[str, SqlType]] = {
     "bytes": t.BYTES,
 }
 
-_Found = dict[str, SqlType]
+Found = dict[str, SqlType]
 """{field as the schema names it: its type}"""
 
 
-class _NoColumn(Exception):
+class NoColumn(Exception):
     """A part of a schema has no type of ours; the text says what it is."""
 
 
-def columns_of_avro(text: str, *, changes: bool) -> _Found | SqlType:
+def columns_of_avro(text: str, *, changes: bool) -> Found | SqlType:
     """The fields of an Avro record, or the type of a schema that is no record.
 
     Args:
@@ -271,11 +271,11 @@ def columns_of_avro(text: str, *, changes: bool) -> _Found | SqlType:
         return _fields(schema, changes)
     try:
         return _avro_type(schema, changes)
-    except _NoColumn as error:
+    except NoColumn as error:
         raise _refused(error) from None
 
 
-def columns_of_envelope(text: str) -> _Found:
+def columns_of_envelope(text: str) -> Found:
     """The fields of a row, by the Avro schema of a change stream's values.
 
     Raises:
@@ -288,7 +288,7 @@ def columns_of_envelope(text: str) -> _Found:
     return _fields(row, True)
 
 
-def columns_of_json(text: str) -> _Found | SqlType:
+def columns_of_json(text: str) -> Found | SqlType:
     """The members of a JSON Schema of an object, or the type of one of a bare value.
 
     Raises:
@@ -299,25 +299,25 @@ def columns_of_json(text: str) -> _Found | SqlType:
     try:
         if not isinstance(members, Mapping):
             return _json_type(schema)
-        found: _Found = {}
+        found: Found = {}
         # Connect notes the places of members, whose order JSON does not keep.
         for name in sorted(members, key=lambda each: members[each].get("connect.index", 0)):
             found[name] = _in(name, _json_type, members[name])
-    except _NoColumn as error:
+    except NoColumn as error:
         raise _refused(error) from None
     return found
 
 
-def _fields(schema: Schema, changes: bool) -> _Found:
+def _fields(schema: Schema, changes: bool) -> Found:
     try:
         return {each["field"]: _in(each["field"], _avro_type, each, changes) for each in schema["fields"]}
-    except _NoColumn as error:
+    except NoColumn as error:
         raise _refused(error) from None
     except RecursionError:
         raise NotSupported("the registered schema has a record within itself: declare the columns") from None
 
 
-def _refused(error: _NoColumn) -> NotSupported:
+def _refused(error: NoColumn) -> NotSupported:
     return NotSupported(
         f"the registered schema: {error}, which the language does not have", hint="declare the columns that you need"
     )
@@ -327,8 +327,8 @@ def _in(name: str, read: Callable[..., SqlType], *arguments: object) -> SqlType:
     """The type of a field; what has none is named with it."""
     try:
         return read(*arguments)
-    except _NoColumn as error:
-        raise _NoColumn(f"{name}: {error}" if str(error).startswith("it is") else f"{name}.{error}") from None
+    except NoColumn as error:
+        raise NoColumn(f"{name}: {error}" if str(error).startswith("it is") else f"{name}.{error}") from None
 
 
 def _avro_type(schema: Schema, changes: bool) -> SqlType:
@@ -352,7 +352,7 @@ def _avro_type(schema: Schema, changes: bool) -> SqlType:
             fields = ((each["field"], _in(each["field"], _avro_type, each, changes)) for each in schema["fields"])
             return t.struct(*((field.lower(), sql_type) for field, sql_type in fields))
     if kind not in _PLAIN:
-        raise _NoColumn(f"it is {'a union' if kind == 'union' else kind}")
+        raise NoColumn(f"it is {'a union' if kind == 'union' else kind}")
     return _PLAIN[kind]
 
 
@@ -366,7 +366,7 @@ def _json_type(schema: Any) -> SqlType:
     """The type of a member that may be null."""
     branches = [each for each in schema.get("oneOf", schema.get("anyOf", ())) if each.get("type") != "null"]
     if len(branches) > 1:
-        raise _NoColumn("it is one of several types")
+        raise NoColumn("it is one of several types")
     if branches:
         return _json_type(branches[0])
     title = schema.get("title")
@@ -394,4 +394,4 @@ def _plain_json_type(schema: Any) -> SqlType:
             return t.map_of(t.VARCHAR, _json_type(schema["additionalProperties"]))
         case str() if kind in _JSON:
             return _JSON[kind]
-    raise _NoColumn(f"it is {kind or 'of several types'}")
+    raise NoColumn(f"it is {kind or 'of several types'}")

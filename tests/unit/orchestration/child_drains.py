@@ -12,7 +12,7 @@ import pytest
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source, View
-from strandline.jobs.operate.quality.health_checks import Hindrances
+from strandline.jobs.operate.health_checks import Hindrances
 from strandline.orchestration import definitions as assets_module
 from strandline.orchestration.definitions import pipeline_assets
 from strandline.orchestration.launch import DrainClient

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from strandline.jobs.operate.quality.health_checks import Hindrance, Hindrances
+from strandline.jobs.operate.health_checks import Hindrance, Hindrances
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.layout import LakeLayout
 from tests.unit.orchestration.child_drains import REPORTING, child, failure_of, materialized, packages, retries_of

@@ -14,8 +14,8 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.errors import OptionRefused
 from strandline.jobs.model.report import CostFit
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import Hindrances
+from strandline.jobs.operate.freshness import Waiting
+from strandline.jobs.operate.health_checks import Hindrances
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.patience import patience, without
 from strandline.jobs.run.pipeline import drain, opened

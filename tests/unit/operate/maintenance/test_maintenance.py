@@ -8,8 +8,7 @@ import pytest
 
 from strandline.jobs.model.settings import RetentionSettings, Settings
 from strandline.jobs.operate.assurance import LogCost, log_costs
-from strandline.jobs.operate.maintenance.execute import MaintenanceResult, TableResult, execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import MaintenanceResult, TableResult, execute_maintenance, plan_maintenance
 from strandline.jobs.operate.verify.findings import sized
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store import leases

@@ -9,8 +9,7 @@ from deltalake import DeltaTable
 
 from strandline.jobs.model.errors import EventsGone
 from strandline.jobs.model.settings import RetentionSettings, load_settings
-from strandline.jobs.operate.maintenance.execute import execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
 from strandline.state_store.commits import TRIM
 from strandline.state_store.delta import log, reader
 from strandline.state_store.digest import Digest

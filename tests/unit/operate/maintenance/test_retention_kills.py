@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.operate.maintenance.execute import execute_maintenance
-from strandline.jobs.operate.maintenance.plan import plan_maintenance
+from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.commits import TRIM
 from strandline.state_store.delta import reader

@@ -11,9 +11,9 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import View
-from strandline.jobs.operate.quality import freshness
-from strandline.jobs.operate.quality.freshness import Waiting
-from strandline.jobs.operate.quality.health_checks import HealthChecks
+from strandline.jobs.operate import freshness
+from strandline.jobs.operate.freshness import Waiting
+from strandline.jobs.operate.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log as delta_log

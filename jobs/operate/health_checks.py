@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.options import Severity
-    from strandline.jobs.operate.quality.freshness import Waiting
+    from strandline.jobs.operate.freshness import Waiting
     from strandline.jobs.run.heartbeat import Heartbeat
     from strandline.state_store.layout import LakeLayout
 
 
-_State = Literal["damaged", "stopped", "held"]
+State = Literal["damaged", "stopped", "held"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Hindrance:
         hint: what to type, or to do, next.
     """
 
-    state: _State
+    state: State
     why: str
     hint: str
 
