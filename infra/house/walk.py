@@ -5,7 +5,7 @@
     pull       SELECT of one key, from its text to the row
 
 Each command runs in a process of its own. A *file* is a module of the product in which a function ran, a *hop* a call
-from one such file into another. Imports are not counted.
+from one such file into another. What an import runs is not counted.
 """
 
 from __future__ import annotations
@@ -49,12 +49,15 @@ def follow(frame, event, argument):
     here = place(frame.f_code)
     if not here:
         return
+    caller, back = None, frame.f_back
+    while back is not None:
+        there = place(back.f_code)
+        if there and back.f_code.co_name == "<module>":
+            return  # an import runs it: the body of a class, an entry in a registry
+        caller, back = caller or there, back.f_back
     files.add(here)
     calls += 1
-    back = frame.f_back
-    while back is not None and not place(back.f_code):
-        back = back.f_back
-    if back is not None and back.f_code.co_name != "<module>" and place(back.f_code) != here:
+    if caller and caller != here:
         hops += 1
 
 from strandline.jobs.cli.main import main
