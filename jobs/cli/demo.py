@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strandline.jobs.cli.exits import leave
+from strandline.jobs.cli.command import leave
 from strandline.jobs.cli.output import CommandOutput
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import IngestSettings, KafkaSettings, load_settings

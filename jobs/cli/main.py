@@ -1,6 +1,6 @@
 """The command `strandline`: apply, run, sql, status, verify, serve, token, test, and those of `operations`.
 
-Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
+Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.command`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from strandline.jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
-from strandline.jobs.cli.name_map import load_settings
+from strandline.jobs.cli.command import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave, load_settings
 from strandline.jobs.cli.operations import add_operations, add_publishing
 from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.run.lifeline import hold_lifeline
@@ -110,7 +109,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
-    from strandline.jobs.cli.name_map import name_map_in
+    from strandline.jobs.cli.command import name_map_in
 
     if standby and mode is Mode.DRAIN:
         raise typer.BadParameter("--standby is for a run that goes on: --mode continuous")
@@ -178,7 +177,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
-    from strandline.jobs.cli.name_map import localized, name_map_in
+    from strandline.jobs.cli.command import localized, name_map_in
     from strandline.jobs.cli.output import shown_steps
     from strandline.jobs.cli.shown import keep_proofs, show
     from strandline.jobs.operate.verify.verify import verify as verify_tables
@@ -385,7 +384,7 @@ def _summary(report: RunReport, name_map: NameMap) -> str:
 
 def _run(settings: Settings, pipeline: str, mode: Mode, *, standby: bool = False) -> tuple[RunReport, int]:
     """Run a pipeline, and show how it goes on; its report and the exit code."""
-    from strandline.jobs.cli.exits import stopped_by_signal
+    from strandline.jobs.cli.command import stopped_by_signal
     from strandline.jobs.cli.output import shown
     from strandline.jobs.run import pipeline as jobs_pipeline
     from strandline.jobs.run.outlook import outlook

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.jobs.cli.exits import BROKEN, exit_codes
-from strandline.jobs.cli.name_map import load_settings, localized, name_map_in, note_stored
+from strandline.jobs.cli.command import BROKEN, exit_codes, load_settings, localized, name_map_in, note_stored
 from strandline.jobs.cli.output import say, show_json, shown_steps
 from strandline.state_store.errors import SettingsError, TableMissing
 
@@ -200,7 +199,7 @@ def rebuild(
     json: Json = False,
 ) -> None:
     """Compute the rows of definitions anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    from strandline.jobs.cli.exits import stopped_by_signal
+    from strandline.jobs.cli.command import stopped_by_signal
 
     # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
     with exit_codes(), stopped_by_signal():
@@ -352,7 +351,7 @@ def publish(
     json: Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")] = False,
 ) -> None:
     """Publish views to their changelog topics. `strandline run` does it by itself; this is for a process of its own."""
-    from strandline.jobs.cli.exits import stopped_by_signal
+    from strandline.jobs.cli.command import stopped_by_signal
     from strandline.jobs.publish.publisher import open_publisher, views_to_publish
     from strandline.jobs.run.publishing import publishing
 

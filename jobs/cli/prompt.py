@@ -11,7 +11,7 @@ from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
-from strandline.jobs.cli.exits import as_ours
+from strandline.jobs.cli.command import as_ours
 from strandline.jobs.cli.output import say
 from strandline.jobs.model.definitions import InsertQuery
 from strandline.jobs.model.errors import SqlSyntaxError

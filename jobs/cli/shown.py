@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.cli.name_map import localized, name_map_in
+from strandline.jobs.cli.command import localized, name_map_in
 from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.model.definitions import View
 from strandline.jobs.operate.assurance import assurances, log_costs

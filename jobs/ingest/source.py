@@ -22,7 +22,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from strandline.jobs.ingest.decode import Decoder, decoded_columns
-from strandline.jobs.ingest.identity import check_all_same, check_same_records
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import (
     Offsets,
@@ -36,6 +35,7 @@ from strandline.jobs.ingest.offsets import (
     start_offsets,
     topics_of,
 )
+from strandline.jobs.ingest.topics import check_all_same, check_same_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from strandline.jobs.ingest.identity import LeaderEpochs
     from strandline.jobs.ingest.logs.log import Log
+    from strandline.jobs.ingest.topics import LeaderEpochs
     from strandline.jobs.model.definitions import Source
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
@@ -71,7 +71,7 @@ class IntakeRange:
     """What a query reads: the topics of a pipeline, each partition from the first record that is not in the lake.
 
     Attributes:
-        topic_ids: {topic: id} as `identity.current_ids` found them; the query stops when one changes.
+        topic_ids: {topic: id} as `topics.current_ids` found them; the query stops when one changes.
         start: where it begins.
     """
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.foreign_log import check_readable
 from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import lag
 from strandline.jobs.ivm.refresh.context import Owner
 from strandline.jobs.ivm.refresh.full_recompute import current_head
 from strandline.jobs.model import tables

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import lag
 from strandline.jobs.model.definitions import InsertQuery, Source
 from strandline.jobs.run.pipeline import loaded
 from strandline.state_store.layout import LakeLayout

@@ -23,13 +23,12 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python.register import Library
 from strandline.jobs.ingest import source
 from strandline.jobs.ingest.event_logs import Target, begin_empty
-from strandline.jobs.ingest.identity import current_ids
 from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.ingest.in_tasks import ingest as ingest_by_spark
-from strandline.jobs.ingest.lag import behind
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import Ticks
+from strandline.jobs.ingest.topics import behind, current_ids
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source

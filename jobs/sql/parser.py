@@ -15,7 +15,7 @@ from strandline.jobs.model.errors import SqlError, SqlSyntaxError
 from strandline.jobs.sql import size
 from strandline.jobs.sql.clauses import Clauses
 from strandline.jobs.sql.dialect import fold, position_of
-from strandline.jobs.sql.read_arguments import check_read
+from strandline.jobs.sql.from_text import check_read
 from strandline.jobs.sql.syntax import (
     AlterSource,
     CreateFunction,

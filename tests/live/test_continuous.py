@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 COMMAND = str(Path(sys.executable).with_name("strandline"))
 # A stop that takes longer than some seconds would be cut short, with another exit code.
-PATIENT = "from strandline.jobs.cli import exits, main; exits._GRACE_SECONDS = 600; main.main()"
+PATIENT = "from strandline.jobs.cli import command, main; command._GRACE_SECONDS = 600; main.main()"
 PIPELINE = """
 CREATE STREAM checkins (id BIGINT KEY, location VARCHAR) WITH (VALUE_FORMAT = 'AVRO', PARTITIONS = 3);
 CREATE TABLE locations AS SELECT id, LATEST_BY_OFFSET(location) AS place FROM checkins GROUP BY id;

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from strandline.jobs.session.define.options import KSQL_OPTIONS
 from strandline.jobs.sql.dialect import NO_ALIASES
+from strandline.jobs.sql.from_text import refused_words
 from strandline.jobs.sql.parser import ABSENT
-from strandline.jobs.sql.read_arguments import refused_words
 
 PAGE = Path("docs/sql.md")
 BEGIN, END = "<!-- refused: written by `python -m tests.support.refusals write` -->", "<!-- end of refused -->"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strandline.jobs.ingest.foreign.table import origin_of
-from strandline.jobs.ingest.identity import check_last_records, check_same
+from strandline.jobs.ingest.topics import check_last_records, check_same
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing

@@ -17,8 +17,8 @@ _STUCK = "time.sleep(600)"
 def ended(body: str, number: signal.Signals, grace: float) -> tuple[int, str]:
     """Exit code and last words of a process that gets a signal while it does `body`."""
     program = (
-        f"import sys, time\nfrom strandline.jobs.cli import exits\nexits._GRACE_SECONDS = {grace}\n"
-        "from strandline.jobs.cli.exits import stopped_by_signal\n"
+        f"import sys, time\nfrom strandline.jobs.cli import command\ncommand._GRACE_SECONDS = {grace}\n"
+        "from strandline.jobs.cli.command import stopped_by_signal\n"
         f"with stopped_by_signal() as stop:\n    print('ready', flush=True)\n    {body}\nsys.exit(stop.code)"
     )
     with subprocess.Popen(

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from strandline.jobs.ingest.identity import check_all_same, current_ids
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record, TopicIdentity
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.ingest.topics import check_all_same, current_ids
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.session import Session

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from strandline.jobs.ingest.identity import check_same_records
 from strandline.jobs.ingest.logs.log import Log, TopicIdentity
 from strandline.jobs.ingest.source import IntakeRange, TopicsReader
+from strandline.jobs.ingest.topics import check_same_records
 from strandline.jobs.model.errors import RecordsReplaced, revive
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.layout import LakeLayout

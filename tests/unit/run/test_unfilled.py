@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.jobs.ingest.lag import behind
+from strandline.jobs.ingest.topics import behind
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.settings import Settings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from strandline.jobs.ingest.event_logs import log_spec
-from strandline.jobs.ingest.lag import lag
 from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.topics import lag
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model.definitions import Source

@@ -10,8 +10,7 @@ from sqlglot import exp
 from strandline.jobs.model.definitions import Kind
 from strandline.jobs.model.errors import NotSupported, SqlError
 from strandline.jobs.query.clauses.read import read_pull, read_query
-from strandline.jobs.sql.from_text import parse_query
-from strandline.jobs.sql.read_arguments import READ
+from strandline.jobs.sql.from_text import READ, parse_query
 from strandline.jobs.sql.statements import parse_one
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog

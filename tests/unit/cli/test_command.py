@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from strandline.jobs.cli.exits import INTERRUPTED, USER_ERROR, exit_codes
+from strandline.jobs.cli.command import INTERRUPTED, USER_ERROR, exit_codes
 
 
 def end_of(error: BaseException) -> int:
