@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import KEYS, partial_plan
 from strandline.jobs.serve import pull as stored
+from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.errors import KeyRequired, TooLarge
 from strandline.jobs.serve.pushdown import part_predicate
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.serve.terms import FREELY, NO_LIMITS, QueryBudget, QueryLimits
 from strandline.jobs.serve.values import python_rows

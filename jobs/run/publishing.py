@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.publish.publisher import open_publisher
 from strandline.jobs.publish.topic import PublisherFenced, published_views, topic_as_source
-from strandline.jobs.serve.poller import Poller
-from strandline.jobs.serve.watch import CommitWatch
+from strandline.jobs.serve.watch import CommitWatch, Poller
 from strandline.state_store.errors import StrandlineError, TableMissing
 from strandline.state_store.layout import LakeLayout
 

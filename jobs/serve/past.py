@@ -19,8 +19,8 @@ from sqlglot import exp
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.relation import Relation
+from strandline.jobs.serve.catalogued import CHANGES, changes_call, check_stored, readable_named
 from strandline.jobs.serve.errors import VersionNotKept
-from strandline.jobs.serve.readable import CHANGES, changes_call, check_stored, readable_named
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.trees import identifier

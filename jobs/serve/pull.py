@@ -26,11 +26,11 @@ from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.query.clock import asks
 from strandline.jobs.query.logical import outputs_of
 from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
 from strandline.jobs.serve.past import not_kept, with_past
 from strandline.jobs.serve.pushdown import in_natural_order, key_predicate, row_by_row
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.terms import FREELY, QueryBudget, check_cut
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import VersionGone

@@ -32,11 +32,11 @@ from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import expressions_of, places_in
 from strandline.jobs.query.logical import Block
 from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.format import json_line
 from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.readable import check_stored
 from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
 from strandline.jobs.serve.values import python_rows
 from strandline.jobs.serve.watch import CommitWatch

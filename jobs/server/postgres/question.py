@@ -15,7 +15,7 @@ from sqlglot import exp
 from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.serve.readable import names_read, readable_named
+from strandline.jobs.serve.catalogued import names_read, readable_named
 from strandline.jobs.server.postgres.messages import line_and_column, place_of
 from strandline.jobs.server.postgres.parameters import sql_of_value
 from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots, substituted

@@ -21,13 +21,12 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.partial.pull import answer
-from strandline.jobs.serve.catalogued import Catalogued
+from strandline.jobs.serve.catalogued import Catalogued, names_read
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.json_texts import array_texts, object_texts
 from strandline.jobs.serve.pull import Answer, columns_of, plan_pull
 from strandline.jobs.serve.query_engine import QueryDatabase
-from strandline.jobs.serve.readable import names_read
+from strandline.jobs.serve.values import array_texts, object_texts
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Explain, Select

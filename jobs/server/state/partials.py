@@ -14,8 +14,8 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView
-from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.query_engine import QueryDatabase
+from strandline.jobs.serve.watch import Poller
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

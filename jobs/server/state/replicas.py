@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 from strandline.jobs.serve.keyed import NotByKey
-from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.reflected import Notes, Reflected, reflected
+from strandline.jobs.serve.watch import Poller
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import (

@@ -16,10 +16,9 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.consistent_snapshot import pin
 from strandline.jobs.serve.errors import NotYet
-from strandline.jobs.serve.poller import Poller
 from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.jobs.serve.topics import Topics
-from strandline.jobs.serve.watch import CommitWatch
+from strandline.jobs.serve.watch import CommitWatch, Poller
 from strandline.jobs.server.access.options import EVERYTHING, Token, Tokens
 from strandline.jobs.server.changes.events import VersionProcesses
 from strandline.jobs.server.changes.feed import Backlog

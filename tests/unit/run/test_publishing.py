@@ -12,7 +12,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.publish.publisher import Published
 from strandline.jobs.publish.topic import PublisherFenced, TopicTaken
 from strandline.jobs.run.publishing import publishing
-from strandline.jobs.serve import poller
+from strandline.jobs.serve import watch
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from tests.support.published_lake import PublishedLake
 from tests.support.waiting import PATIENCE_SECONDS
@@ -24,7 +24,7 @@ def ignored(done: Published) -> None:
 
 def test_each_commit_is_published_when_it_is_made(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads look every five seconds by themselves; here they are told."""
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 3600.0)
     made = PublishedLake(settings)
     told, versions = Event(), []
 

@@ -13,8 +13,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve import catalogued
-from strandline.jobs.serve.catalogued import Catalogued
-from strandline.jobs.serve.readable import readable_named
+from strandline.jobs.serve.catalogued import Catalogued, readable_named
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
 

@@ -9,7 +9,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.serve.readable import names_read
+from strandline.jobs.serve.catalogued import names_read
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.from_text import parse_query

@@ -12,8 +12,7 @@ from hypothesis import given
 
 from strandline.jobs.model import types as t
 from strandline.jobs.serve.format import json_line, to_json
-from strandline.jobs.serve.json_texts import array_texts, object_texts
-from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.values import array_texts, object_texts, python_rows
 
 COLUMNS = {
     "a": (t.BIGINT, st.integers(-(2**63), 2**63 - 1)),

@@ -14,9 +14,9 @@ from strandline.jobs.functions.python.register import Library
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.partial.pull import answer
+from strandline.jobs.serve.catalogued import names_read
 from strandline.jobs.serve.errors import VersionNotKept
 from strandline.jobs.serve.pull import plan_pull
-from strandline.jobs.serve.readable import names_read
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

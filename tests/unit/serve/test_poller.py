@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from strandline.jobs.serve import poller
-from strandline.jobs.serve.poller import Poller
+from strandline.jobs.serve import watch
+from strandline.jobs.serve.watch import Poller
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
@@ -60,7 +60,7 @@ class Paused(Poller):
 
 
 def test_news_of_a_pause_are_looked_at_once_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 600.0)
     paused = Paused(600.0)
     wait_until(lambda: paused.looks == 1, "it did not look")
     for _ in range(20):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve import poller
+from strandline.jobs.serve import watch
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.server.state.replicas import Followed, Replicas
@@ -58,7 +58,7 @@ def visits(followed: Followed | None, town: str) -> int | None:
 
 def test_it_follows_when_it_is_told(served: ServedLake, replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not look by itself here."""
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 3600.0)
     followed = of(served, replicas)
     wait_until(lambda: visits(followed, "Rome") == 1, "the replica does not follow")
     visit(served, "Rome")

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.serve import poller
+from strandline.jobs.serve import watch
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state.replicas import store_opener
@@ -34,7 +34,7 @@ STORES = {"rocksdb": RocksStore, "memory": MemoryStore, "lmdb": LmdbStore, "dyna
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.05)
 
 
 @pytest.fixture

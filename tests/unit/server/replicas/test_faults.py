@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.serve import poller
+from strandline.jobs.serve import watch
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
@@ -35,7 +35,7 @@ DEFINITIONS = """
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads look often, and wait little after a failure."""
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.05)
 
 
@@ -121,7 +121,7 @@ def test_a_read_that_fails_is_answered_by_nobody_old(
 def test_a_disk_that_was_full_for_a_moment_costs_no_restore(
     served: ServedLake, replicas: Replicas, stores: list[FaultyStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller, "LOOK_SECONDS", 3600.0)  # from the first look on it looks when it is told
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 3600.0)  # from the first look on it looks when it is told
     followed = begun(served, replicas)
     stores[-1].fail("full")
     visit(served)
