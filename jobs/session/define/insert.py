@@ -40,13 +40,7 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
     if registered is not None:
         return registered
     query = read_query(statement.query, catalog, kind="stream")
-    if not makes_stream(query, catalog):
-        raise InvalidQuery(
-            sentence(
-                "only events can be inserted into the stream '{}'; the rows of this query change", Name(target.name)
-            ),
-            hint="read a stream, without aggregates",
-        )
+    _check_events(target, query, catalog)
     _check_columns(target, query)
     inputs = inputs_of(query, catalog)
     made = InsertQuery(
@@ -68,6 +62,21 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
     for source in inputs:
         _check_chain(target.name, source, catalog)
     made = _numbered(made, _free_number(target, catalog), catalog)
+    _check_readers(target, made, catalog)
+    return made
+
+
+def _check_events(target: Source | View, query: Query, catalog: Catalog) -> None:
+    if not makes_stream(query, catalog):
+        raise InvalidQuery(
+            sentence(
+                "only events can be inserted into the stream '{}'; the rows of this query change", Name(target.name)
+            ),
+            hint="read a stream, without aggregates",
+        )
+
+
+def _check_readers(target: Source | View, made: InsertQuery, catalog: Catalog) -> None:
     readers = () if made.identified else catalog.readers(target.name)
     if readers:
         raise NotSupported(
@@ -78,7 +87,6 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
             ),
             hint=sentence("insert before anything reads '{}'", Name(target.name)),
         )
-    return made
 
 
 def _is_it(query: InsertQuery, statement: InsertSelect, catalog: Catalog) -> bool:

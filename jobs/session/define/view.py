@@ -67,7 +67,7 @@ from strandline.jobs.sql.trees import identifier
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.sql.syntax import Option
@@ -89,16 +89,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed:
     tree, query = _read(statement, semantics, catalog, prefixed=prefixed)
     query = guarded_query(query, Ownership.read(options).quarantined)
     _note_rowtime(statement, query, options)
-    maintenance = ViewOptions.read(options)
-    made = plan_of_query(
-        statement.name, query, semantics, maintenance.state, pipeline=pipeline, errors=maintenance.errors
-    )
-    made = with_rowtime(made, maintenance)
-    if maintenance.refresh == "incremental":
-        check_incremental(made)
-    if "ERRORS" in options:  # what only follows from SEMANTICS = 'ksql' gives way to what the views share
-        check_errors(made, maintenance.errors)
-    check_rules(made)
+    made = _planned(statement.name, query, options, pipeline)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
     columns = tuple(Column(name, sql_type, name in query.key) for name, sql_type in stored.columns if name not in meta)
@@ -127,6 +118,21 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed:
     if view.partial:
         _check_partial(view, catalog)
     return view
+
+
+def _planned(name: str, query: Query, options: Mapping[str, str], pipeline: str) -> Plan:
+    """The plan of the view, checked against what its options ask of it."""
+    maintenance = ViewOptions.read(options)
+    made = plan_of_query(
+        name, query, maintenance.semantics, maintenance.state, pipeline=pipeline, errors=maintenance.errors
+    )
+    made = with_rowtime(made, maintenance)
+    if maintenance.refresh == "incremental":
+        check_incremental(made)
+    if "ERRORS" in options:  # what only follows from SEMANTICS = 'ksql' gives way to what the views share
+        check_errors(made, maintenance.errors)
+    check_rules(made)
+    return made
 
 
 def check_new(statement: CreateView, view: View, catalog: Catalog) -> None:
