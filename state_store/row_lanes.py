@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from strandline.state_store.errors import CorruptState
-
-if TYPE_CHECKING:
-    pass
-
 
 # xxHash64 of many values at once, each with a seed of its own, or with several: one result for each.
 #

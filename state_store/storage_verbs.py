@@ -1,4 +1,5 @@
-"""The interface of a storage: bytes under keys, with the few verbs that a Delta log, records and leases need.
+"""The interface of a storage: bytes under keys, with the few verbs that a Delta log, records and leases need; and the
+requests that they make.
 
 Every write is atomic (a reader sees all of it or nothing) and durable when the call returns. Two verbs decide between
 writers: `create`, which only one of many wins, and `update`, which only those win who know the present content.
@@ -6,11 +7,9 @@ writers: `create`, which only one of many wins, and `update`, which only those w
 Folders are not objects. A disk has them, and needs them made before something is created in them (`make_folder`): what
 was removed is not begun again by a late writer. An object store has only keys, and there `make_folder` does nothing.
 
-The requests of this process to object stores, counted by verb and outcome.
-
-Of the process, not of a storage: a path that travels to another process opens a storage of its own there, and one run
-has many. What obstore tries again by itself counts once, a listing too, however many pages it has; what
-the JVM asks for counts nowhere.
+The requests of this process to object stores are counted by verb and outcome: of the process, not of a storage: a path
+that travels to another process opens a storage of its own there, and one run has many. What obstore tries again by
+itself counts once, a listing too, however many pages it has; what the JVM asks for counts nowhere.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The definitions of a lake as one reads them: by name, by pipeline, by who reads whom.
+"""The definitions of a lake as one reads them: by name, by pipeline, by who reads whom; and the columns that a query
+has seen.
 
 Whatever needs a definition whose file is broken raises a CorruptState that says what to type; the rest goes on.
 
-The columns that the inputs of a query had when it was registered, where they were given further ones since.
+A query keeps the columns that its inputs had when it was registered, where they were given further ones since.
 
     sales (shop, qty)           SELECT * FROM sales        shop, qty
     sales (shop, qty, coupon)   the same query             shop, qty        columns_seen: sales 2

@@ -1,4 +1,4 @@
-"""Statements from the names that people say to those that are stored.
+"""Statements from the names that people say to those that are stored, and the texts of definitions with other names.
 
     SELECT sold.n FROM sold          SELECT sold.n FROM by_shop AS sold
     DROP TABLE sold                  DROP TABLE by_shop
@@ -6,7 +6,7 @@
 Whatever takes a statement from outside does this once, before anything looks a name up. A relation keeps what it was
 called as its alias, so that columns which say its name still mean it, and `SELECT *` of a join names its columns alike.
 
-The text of a definition, or of its query, with other names for relations; the rest of it stays as it was typed.
+In the text of a definition, or of its query, the rest stays as it was typed.
 
     CREATE TABLE large AS SELECT * FROM by_shop WHERE n > 1       sold in the place of by_shop:
     CREATE TABLE large AS SELECT * FROM sold WHERE n > 1

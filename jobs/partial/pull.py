@@ -1,6 +1,6 @@
 """Pull queries over whatever a query can name: stored tables, and partial views by key.
 
-An upquery: the rows of some keys of a partial view, computed from its inputs at the versions of one cut.
+An upquery gives the rows of some keys of a partial view, computed from its inputs at the versions of one cut.
 
 keys ──route──> rows of leaf 1 ──route──> rows of leaf 0 ──> the view's SELECT, in DuckDB ──> rows of those keys
 """

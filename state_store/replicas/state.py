@@ -1,4 +1,4 @@
-"""State of a replica: stored beside its rows, and changed in the same write as they are.
+"""State of a replica, stored beside its rows and changed in the same write as they are; and reads as of one version.
 
 | phase | the rows are | legal before |
 | --- | --- | --- |
@@ -9,7 +9,7 @@
 
 LIVE is never stored: how fresh the rows are is not known to a process that has just opened them.
 
-Reads of a replica: rows as of one version, which every answer names.
+Every read names the version that its rows are of.
 """
 
 from __future__ import annotations

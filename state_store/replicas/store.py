@@ -1,10 +1,10 @@
-"""Interface of a backend: rows as bytes in the order of their keys, and one state beside them.
+"""Interface of a backend: rows as bytes in the order of their keys, and one state beside them; and backups of it.
 
 It knows neither columns nor versions. One process writes, from one thread at a time; any number of threads read.
 
-Backups of a store: its files, and a manifest that names them with their checksums.
+A backup is the store's files, and a manifest that names them with their checksums.
 
-A backup whose manifest is not there does not exist: the manifest is written last, and the folder gets its name when all
+One whose manifest is not there does not exist: the manifest is written last, and the folder gets its name when all
 of it is on disk. So a kill leaves a backup or a hidden folder, which the next one removes.
 """
 

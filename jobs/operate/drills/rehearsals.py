@@ -1,6 +1,6 @@
-"""Drills of losses: a version of the feed, the lake, a table, all but the log, the tail of a topic.
+"""The rehearsals of drills. Losses: a version of the feed, the lake, a table, all but the log, the tail of a topic.
 
-Drills of recoveries: back to a time, rows computed again that are not believed, a driver that was killed.
+Recoveries: back to a time, rows computed again that are not believed, a driver that was killed.
 """
 
 from __future__ import annotations

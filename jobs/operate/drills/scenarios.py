@@ -1,6 +1,6 @@
 """The scenarios that are drilled, as data; the plan of drills, scenario × view; and one drill at work.
 
-One drill at work: a copy in a scratch folder, the rehearsal on it, and what it came to.
+A drill at work is a copy in a scratch folder, the rehearsal on it, and what it came to.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The outcome of a check, as data: it holds, it does not, or it could not be made, and why.
+"""The outcome of a check, as data: it holds, it does not, or it could not be made, and why; and the last proof of each
+view.
 
-The last proof of each view: when all of its rows were found to be those of its SQL, or were not.
+A proof says when all of its rows were found to be those of its SQL, or were not.
 
     <lake>/proved/<view>.json
 

@@ -1,13 +1,15 @@
-"""The checks of a table's log: that its commits are all there and whole, and that its checkpoint says the same.
+"""The checks of a table's log and changelog, and how far back they are readable.
+
+The log: that its commits are all there and whole, and that its checkpoint says the same.
 
 The log reaches back to version 0, or, once its beginning was cleaned up, to a checkpoint that holds what was removed.
 
-How far back a table's history is readable in full: its log, and the files that its commits name.
+The reach, how far back a table's history is readable in full: its log, and the files that its commits name.
 
 The log and the files of versions within the recovery horizon are kept, so a file that is gone sooner is a fault; one
 that was cleaned up later only ends the history.
 
-The check of a table's changelog: the changes of the versions kept, applied in order, give the rows at the head.
+The changelog: the changes of the versions kept, applied in order, give the rows at the head.
 
 Rows are told apart by their hashes, the lanes of the digest: 32 bytes a change, so that a feed much larger than the
 memory for its rows can be folded. `state_store.changelog.fold` does the same for rows.

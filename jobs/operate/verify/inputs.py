@@ -1,6 +1,7 @@
-"""The inputs of a view as they were: the versions that its vector names, and their rows.
+"""The inputs of a view as they were: the versions that its vector names, and their rows; and the checks of what a table
+comes from.
 
-The checks of what a table comes from: the definition of its rows, and the commits of its inputs.
+A table comes from the definition of its rows, and the commits of its inputs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The check of a view against its SQL, run by DuckDB over its inputs at the versions of its vector.
+"""The check of a view and of its dead letters against its SQL, run by DuckDB over its inputs at the versions of its
+vector.
 
 None of the engine's rules or accumulators is used: `jobs.query.recompute.select` says the whole query as one SELECT.
 Inputs that are views are checked the same way, so by induction everything equals its SQL over the event logs.
 
-The check of a view's dead letters: the rows that fail and why, computed again from the inputs at the table's vector.
-
-The rule of the dead letters has no accumulators: over all rows it is one SELECT, whose conditions are those by which
-`recompute` leaves the same rows out of the view.
+Of its dead letters the rows that fail, and why, are computed again from the inputs at the table's vector. The rule of
+the dead letters has no accumulators: over all rows it is one SELECT, whose conditions are those by which `recompute`
+leaves the same rows out of the view.
 """
 
 from __future__ import annotations

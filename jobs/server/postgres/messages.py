@@ -1,4 +1,4 @@
-"""Messages of a client: their frames, and the values inside them.
+"""Messages of a client: their frames, and the values inside them; and errors as it knows them.
 
     ┌ kind ┬ length ──────┬ payload ┐
     │ 1 B  │ 4 B, itself  │         │     the messages before authentication have no kind
@@ -6,10 +6,8 @@
 
 Described in PostgreSQL's documentation, "Frontend/Backend Protocol" → "Message Formats".
 
-Errors as PostgreSQL's clients know them: one mapping from typed errors to SQLSTATEs.
-
-The hint goes into the field HINT, the code (`sql.unknown_name`) and the action into DETAIL, line and column into
-POSITION, which editors and psql point at.
+One mapping leads from typed errors to SQLSTATEs. The hint goes into the field HINT, the code (`sql.unknown_name`) and
+the action into DETAIL, line and column into POSITION, which editors and psql point at.
 """
 
 from __future__ import annotations

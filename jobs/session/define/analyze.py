@@ -1,9 +1,8 @@
 """Analysis of CREATE and INSERT INTO … SELECT: the checked definition, new or the one in the catalog.
 
-Constants that fail for every row, as `1 / 0` or `CAST('x' AS INT)`: refused at CREATE, not by the first refresh.
-
-Only where they are computed for each row whatever it holds: what stands in a branch of CASE, or beside an AND, may be
-there for rows that never come.
+Constants that fail for every row, as `1 / 0` or `CAST('x' AS INT)`, are refused here, not by the first refresh: only
+where they are computed for each row whatever it holds: what stands in a branch of CASE, or beside an AND, may be there
+for rows that never come.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The WITH (…) of a source: its options, their values and defaults. For a view, see `view_options`.
 
-The allow-list of WITH (…): which options a statement takes, and why another is refused.
-
-All other options are refused: Kafka's client options can load classes and run code in the reader (`sasl.jaas.config`,
-callback handlers, interceptors), so none is ever taken from SQL. They belong in the settings.
+The allow-list of WITH (…) says which options a statement takes, and why another is refused. All other options are
+refused: Kafka's client options can load classes and run code in the reader (`sasl.jaas.config`, callback handlers,
+interceptors), so none is ever taken from SQL. They belong in the settings.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 What reads it stays as it is: its own rows and rules must not change by the replacement, only by the rows that come.
 
-The names of columns that the table of a view has had: they stay taken as long as its change feed reaches back.
-
-The feed is read in the columns of today, those that a row did not have yet as NULL. A column that went and came again
-was there before, with other values, and nothing in the feed would say when they went.
+The names of columns that the table of a view has had stay taken as long as its change feed reaches back. The feed is
+read in the columns of today, those that a row did not have yet as NULL. A column that went and came again was there
+before, with other values, and nothing in the feed would say when they went.
 """
 
 from __future__ import annotations

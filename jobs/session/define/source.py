@@ -1,6 +1,7 @@
 """CREATE STREAM and CREATE TABLE with columns, HEADERS among them: the source that they declare, checked; and ALTER.
 
-Another form of a source: further columns of the value are taken in, any other change is refused with all it breaks.
+By ALTER, or by its CREATE again, further columns of the value are taken in, and any other change is refused with all it
+breaks.
 
     sales (shop, qty)  ->  sales (shop, qty, coupon)      ALTER … ADD COLUMN, or its CREATE with more columns at the end
 

@@ -1,6 +1,7 @@
-"""CREATE … AS SELECT: the view that it makes, with its kind (stream or table) and its storage.
+"""CREATE … AS SELECT: the view that it makes, with its kind (stream or table) and its storage, its changelog topic, or
+as a partial view; and CREATE VIEW.
 
-The bounds of a view's windows among its columns.
+The bounds of a view's windows are among its columns.
 
     SELECT k, COUNT(*) AS c FROM s WINDOW … GROUP BY k
     SELECT k, windowstart, windowend, COUNT(*) AS c FROM s WINDOW … GROUP BY k
