@@ -1,4 +1,5 @@
-"""Operations that are killed anywhere, and said again: compact, backup, restore, replace, rebuild, drill, publish.
+"""Operations that are killed anywhere, and said again: compact, backup, restore, replace, rebuild, drill, publish, and
+ALTER by a column, a name and two names in exchange.
 
     python -m tests.campaigns.operation_kills [--seed 1] [--kills 300]
 
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
@@ -31,6 +34,7 @@ from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
+from strandline.state_store.delta.compaction import FANOUT
 from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import LakeLayout
 from tests.support.invariants import assert_correct
@@ -43,8 +47,14 @@ CREATE MATERIALIZED VIEW by_shop WITH (KAFKA_TOPIC = 'by_shop') AS
     SELECT shop, COUNT(*) AS n, MAX(qty) AS most FROM sales GROUP BY shop;
 CREATE MATERIALIZED VIEW by_town AS
     SELECT town, SUM(n) AS n FROM by_shop JOIN shops ON by_shop.shop = shops.shop GROUP BY town;
+CREATE MATERIALIZED VIEW best AS SELECT shop, MAX(qty) AS qty FROM sales GROUP BY shop;
+CREATE MATERIALIZED VIEW worst AS SELECT shop, MIN(qty) AS qty FROM sales GROUP BY shop;
+CREATE MATERIALIZED VIEW gap AS SELECT b.shop, b.qty - w.qty AS gap FROM best b JOIN worst w ON b.shop = w.shop;
 """
-OPERATIONS: Final = ("compact", "backup", "restore", "replace", "rebuild", "drill", "publish")
+OPERATIONS: Final = (
+    *("compact", "backup", "restore", "replace", "rebuild", "drill", "publish"),
+    *("column", "rename", "swap"),
+)
 _PLACES: Final[dict[str, tuple[str, ...]]] = {
     "compact": ("after-compaction-staged", "inside-cleanup", "before-checkpoint", "after-checkpoint"),
     "backup": ("inside-backup", "before-backup-manifest"),
@@ -53,7 +63,12 @@ _PLACES: Final[dict[str, tuple[str, ...]]] = {
     "rebuild": ("inside-refresh", "after-refresh-commit", "before-log-commit", "after-log-commit"),
     "drill": ("inside-restore", "inside-refresh"),
     "publish": ("before-publish", "after-publish"),
+    "column": ("before-source-columns", "after-source-columns", "after-columns-seen"),
+    "rename": ("before-called", "after-called"),
+    "swap": ("before-swap-intent", "after-swap-intent", "after-swap-file", "after-swap-end"),
 }
+_FED: Final = {"compact": FANOUT}
+"""The epochs before an operation, so that it has something to do; of the others one."""
 _ANYWHERE: Final = (
     "before-link",
     "after-link",
@@ -71,7 +86,7 @@ def operate(root: Path, name: str, number: int) -> None:
     settings, beside = settings_of(root), root.parent
     match name:
         case "compact":
-            execute_maintenance(settings, plan_maintenance(settings, ["by_shop"], before=None))
+            execute_maintenance(settings, plan_maintenance(settings, ["sales", "by_shop"], before=None))
         case "backup":
             execute_backup(settings, plan_backup(settings, beside / "backup"))
         case "restore":
@@ -93,6 +108,27 @@ def operate(root: Path, name: str, number: int) -> None:
         case "publish":
             list(Interpreter(settings, "shop").run(f"INSERT INTO sales VALUES ('a', {number % 9});"))
             drain(settings, "shop", in_driver=True)
+        case _:
+            alter(settings, name, number)
+
+
+def alter(settings: Settings, name: str, number: int) -> None:
+    """One ALTER, unless it was executed before its kill."""
+    catalog, session = Catalog(LakeLayout(settings.lake)), Interpreter(settings, "shop")
+    match name:
+        case "column":
+            sales = catalog.get("sales")
+            assert isinstance(sales, Source)
+            if all(each.name != f"c{number}" for each in sales.columns):
+                list(session.run(f"ALTER STREAM sales ADD COLUMN c{number} INT;"))
+            drain(settings, "shop", in_driver=True)
+        case "rename":
+            now, wanted = catalog.name_map.of("gap"), ("gap", "distance")[number % 2]
+            if now != wanted:
+                list(session.run(f"ALTER VIEW {now} RENAME TO {wanted};"))
+        case "swap":
+            if catalog.name_map.of("best") != ("best", "worst")[number % 2]:
+                list(session.run("ALTER VIEW best SWAP WITH worst;"))
 
 
 def settings_of(root: Path) -> Settings:
@@ -139,7 +175,8 @@ class Campaign:
             first: the place of its first kill; default: drawn, as those of the others.
         """
         self._number += 1
-        feed(self.root, self._number)
+        for epoch in range(_FED.get(name, 1)):
+            feed(self.root, 100 * self._number + epoch)
         if (self.folder / "restored").exists():
             remove_folder(self.folder / "restored")
         for number in range(self.draw.randint(1, _AGAIN)):
@@ -188,8 +225,8 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="operations-") as folder:
         found = campaign(Path(folder), asked.seed, asked.kills)
-    for name, count in sorted(found.items()):
-        print(f"{name}: {count} kills")
+    for name in OPERATIONS:
+        print(f"{name}: {found[name]} kills")
     print(f"seed {asked.seed}: {found.total()} kills, nothing wrong; {time.monotonic() - began:.0f} s")
     return 0
 
