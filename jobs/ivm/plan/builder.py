@@ -16,6 +16,7 @@ from strandline.jobs.ivm.plan.map import map_stage, marked_stage
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, giving, named
 from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
+from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.options import ErrorPolicy, Semantics, State
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
@@ -58,6 +59,7 @@ class Stages:
         places: rows of tables keep time and place of their newest events, for a function that goes by these.
         by_value: which calls have the different values of a group in rows of their own: `View.by_value`.
         errors: what becomes of a row on which an expression fails.
+        keyed: joins of events are read as they are: a table of them that views share has no key.
     """
 
     view: str
@@ -72,6 +74,7 @@ class Stages:
     places: bool = False
     by_value: int = LEVEL
     errors: ErrorPolicy = "dead_letter"
+    keyed: bool = False
     _known: dict[str, Relation] = field(default_factory=dict)
 
     def stored(self, query: Query) -> Relation:
@@ -89,7 +92,9 @@ class Stages:
 
     def arranged(self, rows: PlannedRows) -> PlannedRows:
         """Rows of a join, read from a table that holds the join when views share such tables."""
-        return arrangement(rows, self) if self.state == "shared" and len(rows.inputs) > 1 else rows
+        if self.state != "shared" or len(rows.inputs) < 2 or (self.keyed and rows.is_append):
+            return rows
+        return arrangement(rows, self)
 
     def add(self, stage: Stage) -> Relation:
         """The table of an inner stage; that of an equal stage, if there is one already."""
@@ -119,6 +124,14 @@ class Stages:
             NotSupported: no stage can maintain it; the message says why.
             ConditionLost: a condition of the query would stand in no stage.
         """
+        try:
+            return self._plan(query)
+        except NotSupported:
+            if self.state != "shared" or self.keyed:
+                raise
+            return replace(self, keyed=True, made=[], offered=[], notes={}, _known={}).plan(query)
+
+    def _plan(self, query: Query) -> Plan:
         conditions = conditions_of(query)
         last = lookups_apart(self.build(conditions.query, self), self)
         conditions.check(self.view, (*self.offered, last))

@@ -9,7 +9,7 @@ Calls over several PARTITION BYs become a query for each: `partitions_apart`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
 from typing import NamedTuple, cast, get_args
@@ -19,6 +19,7 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.aggregates.collections import ORDERED
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, canonical, functions
+from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.functions.scalars.domains import REACH
 from strandline.jobs.model import types as t
@@ -44,7 +45,7 @@ from strandline.jobs.query.inputs import Inputs, ReadableColumns, from_outside, 
 from strandline.jobs.query.logical import Block, From
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.time_clauses import IntervalNode
-from strandline.jobs.sql.trees import Place, call, replaced, replaced_call
+from strandline.jobs.sql.trees import Place, call, columns_in, replaced, replaced_call
 
 _SHARES = ("PERCENT_RANK", "CUME_DIST")
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK", *_SHARES)
@@ -576,6 +577,7 @@ def _bound(spec: exp.Expr, which: str) -> str:
 # rows apart come along, so that rows that tie are ordered alike outside.
 
 _ALIAS = "__over"
+_EARLY = "__early"
 
 
 @dataclass(frozen=True)
@@ -609,8 +611,9 @@ def partitions_apart(block: Block, partitions: Sequence[Partition]) -> Block:
             hint="put the functions over one of them into a subquery in FROM",
         )
     first, *others = partitions
+    block, early = _early(block, first)
     rest = tuple(call for call in block.analytic if call.name not in first.calls)
-    inner, names = _inner(block, first, rest)
+    inner, names = _inner(block, first, rest, early)
     outer = Block(
         inputs=(From(_ALIAS, inner),),
         where=None,
@@ -626,20 +629,53 @@ def partitions_apart(block: Block, partitions: Sequence[Partition]) -> Block:
     return partitions_apart(outer, moved)
 
 
-def _inner(block: Block, first: Partition, rest: Sequence[AnalyticCall]) -> tuple[Block, dict[Place, exp.Expression]]:
-    """The query of the first partition, and where the outer one finds each column that it reads."""
+def _early(block: Block, first: Partition) -> tuple[Block, dict[Place, Output]]:
+    """The block with what can fail of a row by itself as columns, and those columns: the query of the first partition
+    computes them, so that a row on which one fails is in no window."""
+    calls, scope = {call.name for call in block.analytic}, ReadableColumns(block)
+    found: dict[str, Output] = {}
+
+    def read(node: exp.Expression) -> exp.Expression:
+        if not can_fail(node) or any(not each.table and each.name in calls for each in columns_in(node)):
+            return node
+        made = Output(f"__e{len(found)}", node, infer(node, scope).type)
+        return column(found.setdefault(sql_of(node), made).name, _EARLY)
+
+    def read_call(call: AnalyticCall) -> AnalyticCall:
+        if call.name in first.calls:
+            return call
+        order = tuple((read(by), down, nulls_first) for by, down, nulls_first in call.order)
+        return replace(call, arguments=tuple(map(read, call.arguments)), order=order)
+
+    made = replace(
+        block,
+        outputs=tuple(replace(each, expression=read(each.expression)) for each in block.outputs),
+        partition=(*block.partition[: first.end], *map(read, block.partition[first.end :])),
+        analytic=tuple(map(read_call, block.analytic)),
+    )
+    return made, {(_EARLY, each.name): each for each in found.values()}
+
+
+def _inner(
+    block: Block, first: Partition, rest: Sequence[AnalyticCall], early: Mapping[Place, Output]
+) -> tuple[Block, dict[Place, exp.Expression]]:
+    """The query of the first partition, and where the outer one finds each column that it reads.
+
+    Args:
+        early: what it computes for the others.
+    """
     own = tuple(call for call in block.analytic if call.name in first.calls)
     row = row_identity(block)
     trees = [*(each.expression for each in block.outputs), *block.partition[first.end :], *row]
     trees += [node for call in rest for node in (*call.arguments, *(by for by, _, _ in call.order))]
     trees += [block.qualify] if block.qualify is not None else []
     scope = ReadableColumns(block)
-    made = {("", call.name): Output(call.name, column(call.name), call.type) for call in own}
+    made = {("", call.name): Output(call.name, column(call.name), call.type) for call in own} | dict(early)
     later = {("", call.name) for call in rest}
     for place in places_in(trees):
         if place not in made and place not in later:
             found = column(place[1], place[0] or None)
-            made[place] = Output(f"__o{len(made) - len(own)}", found, scope.resolve(found).type)
+            made[place] = Output(f"__o{len(made) - len(own) - len(early)}", found, scope.resolve(found).type)
     inner = replace(
         block,
         outputs=tuple(made.values()),

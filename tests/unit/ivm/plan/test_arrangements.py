@@ -181,3 +181,23 @@ def test_an_event_that_joins_nothing_closes_windows_too(
     assert [(row["category"], row["n"]) for row in lake.rows("v")] == [("fruit", 1)]
     assert lake.wrong("v") == ""
     lake.close()
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT a.person, RANK() OVER (ORDER BY a.length) AS r FROM visit a JOIN visit b ON a.product = b.product",
+        "SELECT DISTINCT ON (a.person) a.person, b.length FROM visit a, visit b ORDER BY a.person, b.length",
+        "SELECT a.length FROM visit a JOIN visit b ON a.product = b.product ORDER BY a.length LIMIT 2",
+        "SELECT SUM(a.length) OVER (PARTITION BY a.person) AS n, MAX(b.length) OVER (PARTITION BY b.product) AS m"
+        " FROM visit a JOIN visit b ON a.product = b.product",
+        "SELECT a.length FROM visit a JOIN visit b ON a.product = b.product LEFT JOIN info ON info.product = a.person",
+        "SELECT a.length FROM visit a JOIN visit b ON a.product = b.product EXCEPT ALL SELECT length FROM visit",
+        "SELECT a.length FROM visit a JOIN visit b ON a.product = b.product UNION ALL SELECT 1 FROM info",
+        "SELECT MAX(n) FROM (SELECT a.length AS n, COUNT(*) FROM visit a, visit b GROUP BY a.length) AS q",
+        "SELECT q.n FROM (SELECT a.length AS n FROM visit a, visit b) AS q JOIN info ON info.product <> 'x'",
+    ],
+)
+def test_joined_events_can_be_maintained_whether_views_share_their_join_or_not(select: str, catalog: Catalog) -> None:
+    run(f"CREATE MATERIALIZED VIEW own AS {select}", catalog)
+    run(f"CREATE MATERIALIZED VIEW together WITH (STATE='shared') AS {select}", catalog)
