@@ -219,6 +219,17 @@ class OperatorClauses(TimeClauses):
             step = self.expression(exp.Cast(this=step, to=self._parse_types()))
         return step
 
+    def _parse_dcolon(self) -> exp.Expr | None:
+        # `::VARCHAR[3]` is an array, as in PostgreSQL and DuckDB, and not the third item of a VARCHAR.
+        found = super()._parse_dcolon()
+        sized = isinstance(found, exp.DataType) and found.this is not exp.DType.ARRAY
+        while sized and self._next and self._next.token_type is TokenType.NUMBER and self._match(TokenType.L_BRACKET):
+            self._advance()
+            if not self._match(TokenType.R_BRACKET):
+                self.raise_error("expected ]")
+            found = exp.DataType(this=exp.DType.ARRAY, expressions=[found], nested=True)
+        return found
+
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         this = super()._parse_type(parse_interval, fallback_to_identifier)
         named = (TokenType.VAR, TokenType.IDENTIFIER)

@@ -249,6 +249,10 @@ def in_zone(dialect: Dialect, local: str, zone: str) -> str:
     return f"CASE WHEN left({zone}, 1) IN ('+', '-') THEN {shifted} ELSE {by_name} END"
 
 
+_NEVER_MISSING = {"a", "S", "z"}
+"""The parts that are not read as a number, which would be NULL where the text does not fit."""
+
+
 @dataclass(frozen=True)
 class _Parts:
     dialect: Dialect
@@ -261,7 +265,7 @@ class _Parts:
         valid = f"({hour}) BETWEEN 0 AND 23 AND {minute} < 60 AND {second} < 60"
         if "h" in self.found.groups:
             valid += f" AND {self._number('h', '1')} BETWEEN 1 AND 12"
-        if not self.found.groups:  # no part of the text is read that would be missing where it does not fit
+        if set(self.found.groups) <= _NEVER_MISSING:
             matches = {"spark": "regexp_like", "duckdb": "regexp_matches"}[self.dialect]
             valid += f" AND {matches}({self.text}, {quoted(self.found.expression, self.dialect)})"
         local = self._sum(f"CASE WHEN {valid} THEN {self._day()} END", clock)

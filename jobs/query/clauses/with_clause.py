@@ -25,7 +25,7 @@ from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.from_clause import Context, query_part, renamed
 from strandline.jobs.query.clauses.set_operations import branches_of, common_columns, converted, with_types
-from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of
+from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of, relations_of
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import identifier
 
@@ -244,6 +244,11 @@ def _step(name: str, step: Query, tree: exp.Expr, *, distinct: bool) -> Block:
     at = next((at for at, each in enumerate(step.inputs) if _is_itself(each)), None)
     if at is None:
         raise NotSupported(f"'{name}' reads itself inside a query of its own").placed(*place)
+    if any(_reads_itself(each) for each in step.inputs):
+        raise NotSupported(
+            f"LATERAL, or a subquery computed for each value, over the rows of '{name}' inside of it is not supported",
+            hint=f"join the table that it reads with '{name}'",
+        ).placed(*place)
     padded = (at > 0 and step.inputs[at].join != "inner") or any(
         each.join in ("right", "full") for each in step.inputs[at + 1 :]
     )
@@ -252,6 +257,12 @@ def _step(name: str, step: Query, tree: exp.Expr, *, distinct: bool) -> Block:
             f"an outer join that pads the rows of '{name}' inside of it is not supported", hint=f"FROM {name} LEFT JOIN"
         ).placed(*place)
     return step
+
+
+def _reads_itself(part: From) -> bool:
+    """True for a query whose own inputs are the rows of one round."""
+    source = part.source
+    return not isinstance(source, Relation) and any(each.name == ITSELF for each in relations_of(source))
 
 
 def _is_itself(part: From) -> bool:

@@ -492,8 +492,10 @@ def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
     if not fields:
         raise TypeMismatch(f"argument 1 of {node.name} must be a STRUCT: {sql_of(node)}")
     places = " ".join(f"WHEN a->{name} IS NOT DISTINCT FROM b THEN {at}" for at, name in enumerate(fields, 1))
-    found = f"CASE WHEN a IS NULL THEN NULL {places} ELSE 0 END"
-    return _by(found if node.name not in ("STRUCT_CONTAINS", "STRUCT_HAS") else f"{found} > 0", node, typed)
+    contains = node.name in ("STRUCT_CONTAINS", "STRUCT_HAS")
+    nothing = "a IS NULL OR b IS NULL" if contains else "a IS NULL"
+    found = f"CASE WHEN {nothing} THEN NULL {places} ELSE 0 END"
+    return _by(f"{found} > 0" if contains else found, node, typed)
 
 
 BY_TYPE: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {

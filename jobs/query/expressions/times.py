@@ -270,31 +270,43 @@ def java_pattern(pattern: str) -> str:
 _OF_C = {
     **{"Y": "yyyy", "y": "yy", "m": "MM", "-m": "M", "d": "dd", "-d": "d", "j": "DDD", "b": "MMM", "B": "MMMM"},
     **{"H": "HH", "-H": "H", "I": "hh", "-I": "h", "M": "mm", "-M": "m", "S": "ss", "-S": "s", "p": "a"},
-    **{"g": "SSS", "f": "SSSSSS", "a": "EEE", "A": "EEEE", "z": "x", "%": "'%'"},
+    **{"g": "SSS", "f": "SSSSSS", "a": "EEE", "A": "EEEE", "z": "x"},
     **{"F": "yyyy-MM-dd", "x": "yyyy-MM-dd", "T": "HH:mm:ss", "X": "HH:mm:ss", "D": "MM/dd/yy"},
 }
 """{C's part of a pattern after %: Java's}."""
+_SHORTER = ("m", "d", "j", "H", "I", "M", "S")
+_NUMBERS = (*_SHORTER, "Y", "y", "g", "f")
 _PART_OF_C = re.compile(r"%(-?.|$)|([^%]+)", re.DOTALL)
 
 
-def java_pattern_of_c(pattern: str) -> str:
+def java_pattern_of_c(pattern: str, *, reads: bool) -> str:
     """Translate the pattern of STRFTIME and STRPTIME to Java's.
+
+    Args:
+        reads: of STRPTIME, for which a number may have one digit where no other follows it at once.
 
     Raises:
         InvalidQuery: a part of it is not known.
     """
-
-    def java(found: re.Match[str]) -> str:
-        if found[2] is not None:
-            return "'" + found[2].replace("'", "''") + "'"
+    made: list[str] = []
+    text = ""
+    parts = list(_PART_OF_C.finditer(pattern))
+    for place, found in enumerate(parts):
+        if found[2] is not None or found[1] == "%":
+            text += found[2] or "%"
+            continue
         known = _OF_C.get(found[1])
         if known is None:
             hint = f"known: {', '.join('%' + each for each in _OF_C)}"
             raise InvalidQuery(f"'{found[0]}' in the pattern of a time is not known", hint=hint)
-        return known
+        followed = place + 1 < len(parts) and (parts[place + 1][1] or "").lstrip("-") in _NUMBERS
+        made += [_as_text(text), known[:1] if reads and found[1] in _SHORTER and not followed else known]
+        text = ""
+    return "".join([*made, _as_text(text)])
 
-    # Two texts beside each other would be one with a quote inside.
-    return _PART_OF_C.sub(java, pattern).replace("'%''", "'%")
+
+def _as_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'" if text else ""
 
 
 def _of_c(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -304,7 +316,8 @@ def _of_c(node: exp.Anonymous, typed: Infer) -> Typed:
     pattern = constant_text(given[1]) if len(given) == 2 else None
     if pattern is None:
         raise InvalidQuery(f"{node.name} takes a value and a constant pattern", hint=form)
-    java: exp.Expr = exp.Literal.string(java_pattern_of_c(pattern)) if pattern else exp.Null()
+    reads = node.name != "STRFTIME"
+    java: exp.Expr = exp.Literal.string(java_pattern_of_c(pattern, reads=reads)) if pattern else exp.Null()
     if node.name != "STRFTIME":
         return typed(call("PARSE_TIMESTAMP", given[0], java))
     return _written(node.name, given[0], java, typed)

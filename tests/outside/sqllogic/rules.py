@@ -144,6 +144,9 @@ DIFFERENCES: Final = (
     Difference("TIMESTAMP is an instant, in UTC", said=_instant),
     Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
+    Difference(
+        "a CAST of a fraction to an INT cuts it off, and TINYINT is INT", said=lambda node: _cut_off(_wider(node))
+    ),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", _NULLS, _empty_list),
     Difference("HISTOGRAM of no rows is an empty MAP", said=_empty_map),
@@ -181,6 +184,20 @@ BY_WORDS: Final = tuple(
     Worded(title, re.compile(words, re.IGNORECASE | re.DOTALL))
     for title, words in (
         ("ARRAY_JOIN writes null for NULL, as in ksqlDB", r"\barray_join\s*\("),
+        ("INSTR of NULL is 0, as in ksqlDB", r"\binstr\s*\(.*\bnull\b"),
+        ("~ looks for a regular expression anywhere in the text, as in PostgreSQL", r"'\s*!?~\*?\s*'"),
+        ("ELEMENT_AT of a MAP is the value, as in Trino and Spark", r"\belement_at\s*\("),
+        ("ARRAY_TO_STRING by NULL is NULL, as in PostgreSQL", r"\barray_to_string\s*\(.*,\s*null\s*\)"),
+        ("an array || NULL is the array, as in PostgreSQL", r"\]\s*\|\|\s*null\b"),
+        ("the text of a STRUCT is ksqlDB's", r"\bstruct_pack\s*\(.*::\s*varchar"),
+        ("WEIGHTED_AVG of weights that come to 0 is NULL", r"\bweighted_avg\s*\("),
+        ("MAD of a DECIMAL is a DOUBLE", r"\b(?:list_)?mad\s*\(.*decimal"),
+        ("hexadecimal is read in pairs of digits", r"\b(?:from_hex|unhex)\s*\("),
+        ("a text as BYTES is its UTF-8", r"try_cast\s*\(\s*'[^']*[^\x00-\x7f][^']*'\s+as\s+(?:blob|bytea)"),
+        (
+            "STRPTIME takes what is not said as of 1970, all digits of a fraction, and a text that fits as it is",
+            r"\bstrptime\s*\(.*(?:'%[aAb]'|%j|%[gf]|infinity|'epoch'|\d\s{2})",
+        ),
         ("REGEXP_REPLACE: a backslash in the new text is a letter", r"\bregexp_replace\s*\(.*\\[\d&\\]"),
         ("REGEXP_SPLIT_TO_ARRAY keeps empty parts, as in ksqlDB", r"\bregexp_split_to_array\s*\("),
         ("a text that is no TRUE is FALSE, as in ksqlDB", r"::\s*bool|\bas\s+bool"),

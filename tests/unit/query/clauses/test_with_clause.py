@@ -93,6 +93,11 @@ SEED = "SELECT id, n FROM t UNION ALL"
         (f"r (a, b) AS ({SEED} SELECT a, ROW_NUMBER() OVER (ORDER BY b) FROM r)", NotSupported, "OVER or LIMIT"),
         (f"r (a, b) AS ({SEED} (SELECT a, b FROM r LIMIT 3))", NotSupported, "OVER or LIMIT"),
         (
+            f"r (a, b) AS ({SEED} SELECT l.x, r.b FROM r, LATERAL (SELECT r.a + 1 AS x) AS l)",
+            NotSupported,
+            "LATERAL, or a subquery",
+        ),
+        (
             f"r (a, b) AS ({SEED} SELECT t.id, r.b FROM t LEFT JOIN r ON r.a = t.id)",
             NotSupported,
             "pads the rows of 'r'",
