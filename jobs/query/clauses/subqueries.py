@@ -14,6 +14,7 @@ of ON where all its joins are inner; `jobs.query.clauses.correlation` lifts it o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeGuard
 
 from sqlglot import exp
@@ -165,7 +166,7 @@ class Subqueries:
     def _equal(self, value: Typed, member: Typed) -> exp.Expression:
         """The condition `value = member`, with the conversions that the comparison needs."""
         part = FromItem(_MEMBER, "the subquery", Relation("", (), "keyed"), ((_MEMBER, member.type),), {})
-        inputs = Inputs((*self._inputs.parts, part), self._inputs.merged)
+        inputs = replace(self._inputs, parts=(*self._inputs.parts, part))
         made = condition(exp.EQ(this=value.expression, expression=column(_MEMBER, _MEMBER)), inputs, "IN")
         for node in list(made.find_all(exp.Column)):
             if node.table == _MEMBER:

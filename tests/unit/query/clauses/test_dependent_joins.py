@@ -70,6 +70,9 @@ QUERIES = (
     "SELECT id, (SELECT COUNT(*) FROM u WHERE u.w IN (SELECT z.w FROM u AS z WHERE z.uid = t.a)) AS n FROM t",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM u AS y WHERE y.w = u.w AND EXISTS"
     " (SELECT 1 FROM u AS z WHERE z.k = t.k AND z.uid >= y.uid)))",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.a IN (SELECT z.w FROM u AS z))",
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.a <> ALL (SELECT z.w FROM u AS z"
+    " WHERE z.uid > u.uid))",
     # queries in FROM of a subquery
     "SELECT id FROM t WHERE a IN (SELECT w FROM (SELECT w FROM u WHERE u.k = t.k) AS q)",
     "SELECT id, (SELECT MAX(w) FROM (SELECT w FROM u WHERE u.k = t.k AND u.w < t.a) AS q) AS n FROM t",
