@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from strandline.state_store.commits import COLUMNS, CommitRecord, Head, TableVersion
+from strandline.state_store.commits import COLUMNS, CommitRecord, Head, Marks, Statement, TableVersion, table_mark
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.checkpoint import as_rows, removed_actions, write_checkpoint
 from strandline.state_store.delta.deletion_vectors import deleted_rows, write_vectors
@@ -33,7 +33,6 @@ from strandline.state_store.errors import CommitConflict, CorruptState, DiskFail
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, sync_folder
 from strandline.state_store.layout import table_at
-from strandline.state_store.statement import Marks, Statement, table_mark
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL, RECOVERY_HORIZON_MS
 from strandline.state_store.wording import sentence
 

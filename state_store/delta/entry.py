@@ -14,11 +14,10 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.state_store.commits import CommitRecord
+from strandline.state_store.commits import CommitRecord, stated
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import replace
-from strandline.state_store.statement import stated
 from strandline.state_store.stored_state import MARK, PLACE, intact, sealed
 from strandline.state_store.wording import Name, sentence
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from strandline.state_store.commits import REBUILD
+from strandline.state_store.commits import MEMBER, REBUILD, stated
 from strandline.state_store.delta.data_files import stated_checksum
 from strandline.state_store.delta.entry import ENGINE, Action, decode, encode, hinted_version
 from strandline.state_store.errors import (
@@ -32,16 +32,14 @@ from strandline.state_store.errors import (
 from strandline.state_store.files import Unchanged, create
 from strandline.state_store.layout import table_at
 from strandline.state_store.paths import Location, file_names, side_by_side
-from strandline.state_store.statement import MEMBER, stated
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.commits import CommitRecord, Statement
     from strandline.state_store.paths import LakePath
-    from strandline.state_store.statement import Statement
 
 
 # Names in a table's log, and the versions that a listing of it shows.

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.state_store.commits import Statement
     from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.paths import LakePath
-    from strandline.state_store.statement import Statement
 
 
 def head(path: LakePath) -> Head | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.state_store.commits import CommitRecord, is_record
+from strandline.state_store.commits import MEMBER, CommitRecord, Statement, is_record, stated, table_mark
 from strandline.state_store.delta import log
 from strandline.state_store.delta.entry import decode, rebuild_hint
 from strandline.state_store.delta.statistics import RowSums, unbounded
@@ -29,7 +29,6 @@ from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.files import place_of
 from strandline.state_store.layout import name_of, table_at
 from strandline.state_store.paths import Location
-from strandline.state_store.statement import MEMBER, Statement, stated, table_mark
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
 from strandline.state_store.wording import sentence
 

@@ -17,9 +17,9 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.state_store.commits import Marks
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.statement import Marks
 from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
