@@ -106,7 +106,7 @@ def operate(root: Path, name: str, number: int) -> None:
             for each in plan_drills(settings, ["by_shop"], ["changelog", "local-state", "backup"]):
                 assert run_drill(settings, each).passed is not False
         case "publish":
-            list(Interpreter(settings, "shop").run(f"INSERT INTO sales VALUES ('a', {number % 9});"))
+            list(Interpreter(settings, "shop").run(f"INSERT INTO sales (shop, qty) VALUES ('a', {number % 9});"))
             drain(settings, "shop", in_driver=True)
         case _:
             alter(settings, name, number)
@@ -141,7 +141,11 @@ def feed(root: Path, seed: int) -> None:
     draw, settings = random.Random(seed), settings_of(root)
     sales = ", ".join(f"('{draw.choice('abcdef')}', {draw.randrange(9)})" for _ in range(5))
     shops = f"('{draw.choice('abcdef')}', '{draw.choice(('Rome', 'Oslo'))}')"
-    list(Interpreter(settings, "shop").run(f"INSERT INTO sales VALUES {sales}; INSERT INTO shops VALUES {shops};"))
+    list(
+        Interpreter(settings, "shop").run(
+            f"INSERT INTO sales (shop, qty) VALUES {sales}; INSERT INTO shops VALUES {shops};"
+        )
+    )
     drain(settings, "shop", in_driver=True)
 
 
