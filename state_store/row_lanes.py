@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
 from typing import Any, Final
 
 import numpy as np
@@ -237,7 +236,7 @@ def _feed_present(seeds: Any, values: pa.Array) -> Any:
 def _feed_decimals(seeds: Any, values: pa.Array) -> Any:
     if values.type.precision <= _LONG_DIGITS:
         return hash8(seeds, _low_halves(values))
-    return hash_bytes(seeds, pa.array(_digits(values), pa.large_binary()))
+    return hash_bytes(seeds, _digits(values))
 
 
 def _low_halves(values: pa.Array) -> NDArray[np.uint64]:
@@ -246,11 +245,21 @@ def _low_halves(values: pa.Array) -> NDArray[np.uint64]:
     return halves[::2]
 
 
-def _digits(values: pa.Array) -> list[bytes]:
-    with decimal.localcontext(decimal.Context(prec=80)):
-        whole = [int(value.scaleb(values.type.scale)) for value in values.to_pylist()]
-    sizes = (((n if n >= 0 else ~n).bit_length() // 8 + 1) for n in whole)
-    return [n.to_bytes(size, "big", signed=True) for n, size in zip(whole, sizes, strict=True)]
+def _digits(values: pa.Array) -> pa.LargeBinaryArray:
+    """The unscaled integers of decimals, none of them NULL, big-endian, of as few bytes as hold each with its sign."""
+    raw = np.frombuffer(values.buffers()[1], np.uint8)[16 * values.offset : 16 * (values.offset + len(values))]
+    whole = raw.reshape(-1, 16)[:, ::-1]
+    # Without the bytes that only repeat the sign; one of them stays where the next would have another sign.
+    told = whole ^ np.where(whole[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+    first = np.where(told.any(axis=1), (told != 0).argmax(axis=1), 15)
+    first -= (told[np.arange(len(told)), first] >= 0x80).astype(np.int64)
+    sizes = 16 - first
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    data = whole[np.arange(16) >= first[:, np.newaxis]]
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
 
 
 def _feed_lists(seeds: Any, values: pa.Array) -> Any:
@@ -293,7 +302,7 @@ def _bytes_of(values: pa.Array) -> list[bytes | None]:
     """The bytes that are hashed of each value, of a type that is not nested; None: it is NULL."""
     arrow_type = values.type
     if pa.types.is_decimal(arrow_type) and arrow_type.precision > _LONG_DIGITS:
-        known = iter(_digits(values.drop_null()))
+        known = iter(_digits(values.drop_null()).to_pylist())
         return [next(known) if valid else None for valid in values.is_valid().to_pylist()]
     if pa.types.is_decimal(arrow_type):
         numbers: NDArray[Any] = _low_halves(values)

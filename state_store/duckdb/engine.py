@@ -305,6 +305,7 @@ class Kept:
     Attributes:
         recent: changes that were committed a moment ago.
         files: rows of small data files.
+        gathered: rows of versions of small tables.
         snapshots: of the tables, which follow their logs.
         local: their data files on this machine's disk.
         arrangements: of these files; None: they are scanned.
@@ -312,6 +313,7 @@ class Kept:
 
     recent: RecentRows
     files: RecentRows
+    gathered: RecentRows
     snapshots: Snapshots
     local: LocalFiles
     arrangements: Arrangements | None = None
@@ -324,4 +326,4 @@ class Kept:
             copies: the folder for copies of data files, see `LocalFiles`.
         """
         files = RecentRows(most_names=_MOST_SMALL_FILES)
-        return cls(RecentRows(), files, Snapshots(), LocalFiles(copies), arrangements)
+        return cls(RecentRows(), files, RecentRows(), Snapshots(), LocalFiles(copies), arrangements)

@@ -12,7 +12,6 @@ and only files without one are scanned. What a reading gives then are all rows w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -57,6 +56,29 @@ def _in_one(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """Rows of that schema in one piece."""
     found = parts[0] if len(parts) == 1 else pa.concat_tables([schema.empty_table(), *parts])
     return found.combine_chunks()
+
+
+def _placed(schema: pa.Schema) -> pa.Schema:
+    """The stored columns and the place of a row."""
+    return pa.schema([*schema, (FILE, pa.int64()), (POSITION, pa.int64())])
+
+
+def _narrowed(rows: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """The columns of a schema, of `__state` only its fields; None where some are of other types, or lacking."""
+    if rows.schema.equals(schema):
+        return rows
+    columns = []
+    for field in schema:
+        place = rows.schema.get_field_index(field.name)
+        if place < 0:
+            return None
+        column = rows.column(place)
+        if field.name == STATE and column.type != field.type:
+            column = _fewer_fields(column, field.type)
+        if column is None or column.type != field.type:
+            return None
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True)
@@ -141,17 +163,38 @@ class TableRows:
         placed = pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
         return PlacedRows(f"SELECT * FROM {self._register('none', placed.empty_table())}", ())
 
-    def held(self, snapshot: Snapshot, files: RecentRows) -> tuple[PlacedRows, pa.Table] | None:
+    def held(
+        self, snapshot: Snapshot, files: RecentRows, gathered: RecentRows | None = None
+    ) -> tuple[PlacedRows, pa.Table] | None:
         """All rows of a version in memory, the stored columns and their places; None where they have other columns.
 
         Args:
             files: rows of data files that are in memory already.
+            gathered: rows of versions; None: nobody else asks for this one.
 
         Raises: as `at`.
         """
-        schema = snapshot.metadata["schemaString"]
-        stored = arrow_schema(schema)
-        parts = []
+        name = f"{snapshot.table_id} {snapshot.version} {snapshot.sums.marks.files:x}"
+        rows = None if gathered is None else gathered.find(self._path, name)
+        if rows is None:
+            rows = self._gathered(snapshot, files)
+            if rows is None:
+                return None
+            if gathered is not None:
+                gathered.put(self._path, name, rows, copied=True)
+        narrowed = _narrowed(rows, self._schema)
+        if narrowed is None:
+            return None
+        bodies = snapshot.files.values()
+        known = [without_nulls(body.get("stats") or "") for body in bodies] or [frozenset[str]()]
+        names = tuple(unquote(body["path"]) for body in bodies)
+        whole = pa.Table.from_arrays([*narrowed.columns, rows[FILE], rows[POSITION]], schema=_placed(self._schema))
+        return PlacedRows("", names, frozenset.intersection(*known)), whole
+
+    def _gathered(self, snapshot: Snapshot, files: RecentRows) -> pa.Table | None:
+        """All rows of a version with all columns and their places; None where a file has others."""
+        stored = arrow_schema(snapshot.metadata["schemaString"])
+        placed, parts = _placed(stored), []
         for number, (name, body) in enumerate(snapshot.files.items()):
             # Another tool's file may come back under its name with other rows.
             stated = stated_checksum(body)
@@ -164,15 +207,12 @@ class TableRows:
                 gone = deleted_positions(self._path, body["deletionVector"], rows.num_rows)
                 positions = np.delete(positions, gone)
                 rows = rows.take(pa.array(positions))
-            narrowed = self._narrowed(rows)
-            if narrowed is None:
+            whole = _narrowed(rows, stored)
+            if whole is None:
                 return None
-            places = [pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows), pa.array(positions, pa.int64())]
-            parts.append(pa.Table.from_arrays([*narrowed.columns, *places], schema=self._placed))
-        bodies = snapshot.files.values()
-        known = [without_nulls(body.get("stats") or "") for body in bodies] or [frozenset[str]()]
-        files_ = tuple(unquote(body["path"]) for body in bodies)
-        return PlacedRows("", files_, frozenset.intersection(*known)), _in_one(parts, self._placed)
+            places = [pa.array(np.full(rows.num_rows, number)), pa.array(positions, pa.int64())]
+            parts.append(pa.Table.from_arrays([*whole.columns, *places], schema=placed))
+        return _in_one(parts, placed)
 
     def held_changes(self, commits: Iterable[Commit], recent: RecentRows) -> pa.Table | None:
         """The changes of the commits in memory, not consolidated: stored columns, `__weight`, `_commit_version`; None
@@ -188,7 +228,7 @@ class TableRows:
             known = self._recent_or_read(commit, recent)
             if known is None:
                 return None
-            narrowed = self._narrowed(known)
+            narrowed = _narrowed(known, self._schema)
             if narrowed is None:
                 return None
             versions = pa.repeat(pa.scalar(commit.version, pa.int64()), known.num_rows)
@@ -209,26 +249,6 @@ class TableRows:
         came = pa.concat_tables(files)
         came = came.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), came.num_rows))
         return recent.put(self._path, commit.record.nonce, came)
-
-    @cached_property
-    def _placed(self) -> pa.Schema:
-        return pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
-
-    def _narrowed(self, rows: pa.Table) -> pa.Table | None:
-        """The stored columns of rows, of `__state` only the fields of this schema; None where some are of other types,
-        or lacking."""
-        columns = []
-        for field in self._schema:
-            place = rows.schema.get_field_index(field.name)
-            if place < 0:
-                return None
-            column = rows.column(place)
-            if field.name == STATE and column.type != field.type:
-                column = _fewer_fields(column, field.type)
-            if column is None or column.type != field.type:
-                return None
-            columns.append(column)
-        return pa.Table.from_arrays(columns, schema=self._schema)
 
     def at(self, snapshot: Snapshot, keys: Sequence[Keys] = (), part: Part | None = None) -> PlacedRows:
         """All rows of a version, or those with some keys.

@@ -63,6 +63,7 @@ class DuckDBTable(StoredTable):
         self.connection = connection
         self._recent = kept.recent
         self._files = kept.files
+        self._gathered = kept.gathered
         self._rows = TableRows(connection, kept.local, path, self._schema, name, kept.arrangements)
 
     def read(self, version: int | None, keys: Sequence[Keys] = (), part: Part | None = None) -> PlacedRows:
@@ -77,13 +78,18 @@ class DuckDBTable(StoredTable):
         """
         return self._rows.none() if version is None else self._rows.at(self._snapshot(version), keys, part)
 
-    def held(self, version: int) -> tuple[PlacedRows, pa.Table] | None:
+    def held(self, version: int, *, shared: bool = False) -> tuple[PlacedRows, pa.Table] | None:
         """The rows at `version` in memory, with their places; None where they are many, or have other columns.
+
+        Args:
+            shared: others ask for them too: this epoch's new rows are the old ones of the next, and of other views.
 
         Raises: as `read`.
         """
         snapshot = self._snapshot(version)
-        return self._rows.held(snapshot, self._files) if self._rows.are_few(snapshot) else None
+        if not self._rows.are_few(snapshot):
+            return None
+        return self._rows.held(snapshot, self._files, self._gathered if shared else None)
 
     def held_changes(self, after: int, upto: int) -> pa.Table | None:
         """The changes as of `changes`, in memory; None where some are not there, or have other columns.

@@ -131,7 +131,7 @@ class DuckDbRuntime(Runtime[str]):
             # What changes of a row beside its visible columns, records do not count.
             return None if changes is None or changes.num_rows > MOST_ROWS else changes
         version = self._version(side, each)
-        found = None if version is None else source.held(version)
+        found = None if version is None else source.held(version, shared=True)
         return None if found is None else found[1].drop_columns([FILE, POSITION])
 
     def _register(self, text: str) -> None:
