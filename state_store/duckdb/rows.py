@@ -160,8 +160,11 @@ class TableRows:
 
     def none(self) -> PlacedRows:
         """No rows."""
-        placed = pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
-        return PlacedRows(f"SELECT * FROM {self._register('none', placed.empty_table())}", ())
+        return PlacedRows(f"SELECT * FROM {self._register('none', _placed(self._schema).empty_table())}", ())
+
+    def none_held(self) -> tuple[PlacedRows, pa.Table]:
+        """No rows, in memory."""
+        return PlacedRows("", ()), _placed(self._schema).empty_table()
 
     def held(
         self, snapshot: Snapshot, files: RecentRows, gathered: RecentRows | None = None

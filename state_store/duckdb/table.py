@@ -78,14 +78,17 @@ class DuckDBTable(StoredTable):
         """
         return self._rows.none() if version is None else self._rows.at(self._snapshot(version), keys, part)
 
-    def held(self, version: int, *, shared: bool = False) -> tuple[PlacedRows, pa.Table] | None:
-        """The rows at `version` in memory, with their places; None where they are many, or have other columns.
+    def held(self, version: int | None, *, shared: bool = False) -> tuple[PlacedRows, pa.Table] | None:
+        """The rows at `version`, none without one, in memory with their places; None where they are many, or have other
+        columns.
 
         Args:
             shared: others ask for them too: this epoch's new rows are the old ones of the next, and of other views.
 
         Raises: as `read`.
         """
+        if version is None:
+            return self._rows.none_held()
         snapshot = self._snapshot(version)
         if not self._rows.are_few(snapshot):
             return None

@@ -77,6 +77,7 @@ class DuckDbRuntime(Runtime[str]):
         self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), SELF)
         self._before: PlacedRows | None = None
         self._held: Held | None = None
+        self._computed: tuple[str, pa.Table] | None = None
 
     def run(self, text: str, *, stored: bool = True) -> str:
         self._held = None
@@ -93,17 +94,23 @@ class DuckDbRuntime(Runtime[str]):
             text = self._reading(text, SELF, self._before.text)
         return text
 
-    def _hold(self, text: str) -> str | None:
+    def _hold(self, text: str, *, stored: bool = True) -> str | None:
         """The text over rows that are held in memory, by a statement that stays prepared; None: they are too many.
 
         It names neither files nor versions, so that it is the same in the next epoch.
+
+        Args:
+            stored: as of `run`.
         """
         statements, of = self._duckdb_engine.statements, str(self._table.path)
-        few = self._moved is not None and self._changed is not None and self._changed <= MOST_ROWS and not self._parts
-        if not few or not statements.are_worth(of, text):
+        changed = self._changed if self._moved is not None else None
+        few = self._computed is not None or not stored or (changed is not None and changed <= MOST_ROWS)
+        if not few or self._parts or not statements.are_worth(of, text):
             return None
         self._register(text)
         held, whole = Held(statements, of, [], {}), text
+        if self._computed is not None:
+            name, held.rows[name] = self._computed
         for name, side, each in relations(self._stage, whole, _ENGINE):
             read = replace(each, relation=of_columns(each.relation, whole))
             rows = self._held_side(side, read)
@@ -115,7 +122,7 @@ class DuckDbRuntime(Runtime[str]):
             over = self._changed_side(read, given) if side == "delta" else flat(given, read.relation)
             text = _reading(text, name, over, held.views.append)
         if self._table.spec.storage == "keyed":
-            found = self._table.held(self._head.version)
+            found = self._table.held(self._head.version if stored else None)
             if found is None:
                 return None
             self._before, held.rows["given_self"] = found
@@ -175,6 +182,16 @@ class DuckDbRuntime(Runtime[str]):
             self._connection.register(f"__keys{number}", values)
             if lookup.relation in large:
                 self._asked.setdefault(lookup.relation, []).append(Keys(lookup.columns, values))
+
+    def compute(self, name: str, text: str) -> None:
+        held = self._hold(text, stored=False)
+        if held is None or self._held is None:
+            self.keep(name, self.run(text, stored=False))
+            return
+        rows = self._held.run(f"SELECT * FROM ({held}) WHERE {EXISTS}")
+        self._connection.register(name, rows)
+        if rows.num_rows <= MOST_ROWS:
+            self._computed = name, rows
 
     def keep(self, name: str, settled: str) -> None:
         # A table, since the views that the text reads are about to be made anew.

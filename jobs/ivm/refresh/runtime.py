@@ -81,6 +81,10 @@ class Runtime(ABC, Generic[Rows]):
     def keep(self, name: str, settled: Rows) -> None:
         """Make the settled rows that exist a relation that the next text can name."""
 
+    def compute(self, name: str, text: str) -> None:
+        """Make the rows that a rule's text gives over an empty table a relation that the next text can name."""
+        self.keep(name, self.run(text, stored=False))
+
     @abstractmethod
     def number(self, text: str) -> int:
         """The one number that `text` gives over the relations of the inputs that it names."""
@@ -104,7 +108,7 @@ def maintain(
         anew: the rule gives all rows, of a table that has some already: stored is what differs.
     """
     if anew and storage_of(stage) == "keyed":
-        runtime.keep(_FRESH, runtime.run(text, stored=False))
+        runtime.compute(_FRESH, text)
         text = difference(stage, _FRESH, engine_of(runtime.dialect))
     rows = runtime.run(text)
     failpoint("inside-refresh")
