@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -356,8 +356,7 @@ class Upserts:
         self._spec = spec
         self._schema = schema
         # What is kept beside the visible columns changes without them; not they without it.
-        visible = self._equal(spec.visible)
-        beside = self._equal([name for name in schema.names if name not in spec.visible])
+        visible, beside = _unchanged(spec.stored, spec.visible)
         same = f"CASE WHEN {EXISTS} AND {OLD} IS NOT NULL THEN {visible} ELSE FALSE END AS {_SAME}"
         changed = f"SELECT * FROM (SELECT *, {same} FROM ({text})) WHERE NOT ({_SAME} AND {beside})"
         self._held = None if held is None else held.run(changed).combine_chunks()
@@ -412,14 +411,22 @@ class Upserts:
             names = [old.type.field(place).name for place in range(old.type.num_fields)]
             yield pa.RecordBatch.from_arrays([*old.flatten(), batch[_SAME]], names=[*names, _SAME])
 
-    def _equal(self, names: Sequence[str]) -> str:
-        """The condition that these columns are as they were."""
-        terms = []
-        for name in names:
-            found = self._schema.field(name).type
-            now, before = (_orderable(value, found) for value in (quoted(name), f"({OLD}).{quoted(name)}"))
-            terms.append(f"{now} IS NOT DISTINCT FROM {before}")
-        return " AND ".join(terms) or "TRUE"
+
+@lru_cache(maxsize=1 << 12)
+def _unchanged(stored: tuple[tuple[str, str], ...], visible: tuple[str, ...]) -> tuple[str, str]:
+    """The conditions that the visible columns, and those kept beside them, are as they were."""
+    schema = arrow_schema(schema_json(stored))
+    beside = [name for name in schema.names if name not in visible]
+    return _equal(schema, visible), _equal(schema, beside)
+
+
+def _equal(schema: pa.Schema, names: Sequence[str]) -> str:
+    terms = []
+    for name in names:
+        found = schema.field(name).type
+        now, before = (_orderable(value, found) for value in (quoted(name), f"({OLD}).{quoted(name)}"))
+        terms.append(f"{now} IS NOT DISTINCT FROM {before}")
+    return " AND ".join(terms) or "TRUE"
 
 
 def _where(rows: pa.Table, wanted: pa.BooleanArray) -> pa.Table:
