@@ -25,7 +25,15 @@ from strandline.state_store.delta.entry import rebuild_hint
 from strandline.state_store.delta.statistics import ROWS_TAG, rows_tag, statistics
 from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import discard_folder, disk_errors, place_of, sync_file, sync_folder, write_new
+from strandline.state_store.files import (
+    discard_folder,
+    disk_errors,
+    place_of,
+    remove_file,
+    sync_file,
+    sync_folder,
+    write_new,
+)
 from strandline.state_store.layout import table_at
 from strandline.state_store.paths import Location, files_in, open_file, within
 from strandline.state_store.wording import sentence
@@ -129,7 +137,7 @@ class Staged:
     """Data files of new rows.
 
     Attributes:
-        folder: the folder of these files, below the table's.
+        folder: the folder of these files, below the table's; the table's own for a single small one.
         indexed: the columns of which the log gets the smallest and largest value.
         totals: what was added up while the rows were written.
         names: of the files, in order; None: whoever wrote them did not say.
@@ -165,7 +173,7 @@ class Staged:
     def flushed(self, *, also_empty: bool = False) -> list[Action]:
         """Flush the files and their folder to disk; the actions that add them.
 
-        The name of the folder is flushed with the table's, by the commit.
+        The names in the table's folder are flushed by the commit.
 
         Args:
             also_empty: a file without rows says something too; otherwise it is left out.
@@ -177,12 +185,17 @@ class Staged:
                 if file.name not in self.written:
                     sync_file(file)
                 actions.append({"add": self._added(file, written)})
-        sync_folder(self.folder)
+        if self.folder != self.table:
+            sync_folder(self.folder)
         return actions
 
     def discard(self) -> None:
         """Remove the files: no commit will name them."""
-        discard_folder(self.folder)
+        if self.folder != self.table:
+            discard_folder(self.folder)
+            return
+        for file in self.files:
+            remove_file(file)
 
     def _added(self, file: LakePath, written: _Written) -> dict[str, Any]:
         return {
@@ -258,20 +271,45 @@ def stage_rows(rows: pa.Table, table: LakePath, epoch: int, indexed: Sequence[st
 def stage_files(
     files: Iterable[Iterable[pa.Table]], schema: pa.Schema, table: LakePath, epoch: int, indexed: Sequence[str] = ()
 ) -> Staged:
-    """Write one file below the table's folder for each of `files`, which gives its row groups one by one."""
-    folder = _folder(table, epoch)
+    """Write one file below the table's folder for each of `files`, which gives its row groups one by one.
+
+    A single small one, on a disk, has no folder of its own: to make and flush it would take as long as the file.
+    """
+    folder, each, small = _folder(table, epoch), iter(files), None
+    if isinstance(table, Path) and (first := next(each, None)) is not None:
+        small, groups = _few(first)
+        rest = next(each, None) if small is not None else None
+        if small is not None and rest is None:
+            return _staged_alone(table, f"{folder.name}.parquet", small, schema, indexed)
+        begun: list[Iterable[pa.Table]] = [groups if small is None else small]
+        each = chain(begun, [] if rest is None else [rest], each)
     with disk_errors(folder):
         if isinstance(folder, Path):
             folder.mkdir()
         try:
-            made = [_write(folder / part_name(number), row_groups, schema) for number, row_groups in enumerate(files)]
+            names = tuple(_write(folder / part_name(number), groups, schema) for number, groups in enumerate(each))
             failpoint("after-staging")
         except BaseException:
             discard_folder(folder)
             raise
-    names = tuple(map(part_name, range(len(made))))
-    known = {name: written for name, written in zip(names, made, strict=True) if written is not None}
-    return Staged(table, folder, tuple(indexed), names=names, written=known)
+    return Staged(table, folder, tuple(indexed), names=names)
+
+
+def _staged_alone(
+    table: Path, name: str, row_groups: Sequence[pa.Table], schema: pa.Schema, indexed: Sequence[str]
+) -> Staged:
+    target = io.BytesIO()
+    footer = _encode(target, row_groups, schema)
+    data = target.getvalue()
+    write_new(table / name, data)
+    written = _Written(len(data), time.time_ns() // 1_000_000, f"{zlib.crc32(data):08x}", footer)
+    staged = Staged(table, table, tuple(indexed), names=(name,), written={name: written})
+    try:
+        failpoint("after-staging")
+    except BaseException:
+        staged.discard()
+        raise
+    return staged
 
 
 def part_name(number: int) -> str:
@@ -323,15 +361,32 @@ _IN_MEMORY_BYTES: Final = 4 << 20
 its flush takes as long as to make it."""
 
 
-def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) -> _Written | None:
-    """Write one file; what an entry says of it, where it is flushed as well."""
-    import pyarrow.parquet as pq
-
+def _few(row_groups: Iterable[pa.Table]) -> tuple[list[pa.Table] | None, Iterable[pa.Table]]:
+    """The row groups of a file, if they are few; and all of them, to be taken once."""
     groups = iter(row_groups)
     first = list(islice(groups, 2))
     few = len(first) < 2 and sum(each.num_rows for each in first) <= _IN_MEMORY_ROWS
     few = few and sum(each.nbytes for each in first) <= _IN_MEMORY_BYTES
-    target = io.BytesIO() if few or isinstance(file, Location) else file
+    return first if few else None, chain(first, groups)
+
+
+def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) -> str:
+    """Write one file; its name."""
+    if isinstance(file, Location):
+        target = io.BytesIO()
+        _encode(target, row_groups, schema)
+        write_new(file, target.getvalue())
+    else:
+        _encode(file, row_groups, schema)
+    return file.name
+
+
+def _encode(target: Path | io.BytesIO, row_groups: Iterable[pa.Table], schema: pa.Schema) -> pq.FileMetaData:
+    """Write rows as Parquet; the footer."""
+    import pyarrow.parquet as pq
+
+    groups = iter(row_groups)
+    first = list(islice(groups, 1))
     footers: list[pq.FileMetaData] = []
     # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
     encoded = without_useless(encodings(schema), first[0]) if first else dict(encodings(schema))
@@ -339,13 +394,7 @@ def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) ->
     with pq.ParquetWriter(target, schema, **encoded) as writer:
         for rows in chain(first, groups):
             writer.write_table(rows)
-    if not isinstance(target, io.BytesIO):
-        return None
-    data = target.getvalue()
-    write_new(file, data)
-    if isinstance(file, Location):
-        return None
-    return _Written(len(data), time.time_ns() // 1_000_000, f"{zlib.crc32(data):08x}", footers[0])
+    return footers[0]
 
 
 def _written(file: LakePath) -> _Written:

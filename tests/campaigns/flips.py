@@ -18,7 +18,7 @@ _KINDS: Mapping[str, str] = {
     "log entry": r"tables/[^/]+/_delta_log/\d{20}\.json",
     "checkpoint": r"tables/[^/]+/_delta_log/\d{20}\.checkpoint\.parquet",
     "checkpoint's hint": r"tables/[^/]+/_delta_log/_last_checkpoint",
-    "data file": r"tables/[^/]+/epoch-[^/]+/[^/]+\.parquet",
+    "data file": r"tables/[^/]+/epoch-.+\.parquet",
     "deletion vector": r"tables/[^/]+/deletion_vector_[^/]+\.bin",
     "catalog file": r"catalog/[^/]+\.json",
     "topic.json": r"topics/readings/topic\.json",

@@ -58,8 +58,9 @@ def delete_rows(lake: LakeLayout) -> None:
 
 
 def lose_a_data_file(lake: LakeLayout) -> None:
-    (folder,) = on_disk(lake.table("by_shop")).glob("epoch-000000002-*")
-    shutil.rmtree(folder)
+    table = on_disk(lake.table("by_shop"))
+    (file,) = [*table.glob("epoch-000000002-*.parquet"), *table.glob("epoch-000000002-*/*.parquet")]
+    file.unlink()
 
 
 def lose_the_table(lake: LakeLayout) -> None:

@@ -22,6 +22,7 @@ from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.deletion_vectors import deleted_rows
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest, digest_of_table
+from strandline.state_store.paths import within
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.keyed_table import SCHEMA, SPEC
 
@@ -144,7 +145,7 @@ class LongLife:
         digest = str(Digest.parse(before.digest) + change)
         record = replace(before, epoch=before.epoch + 1, inserted=len(new), deleted=deleted, digest=digest)
         self.head = commit(path, self.head, record, RowChanges(staged, gone))
-        name = f"{staged.folder.name}/part-0.parquet"
+        name = within(staged.files[0], path)
         self._places |= {k: (name, position) for position, k in enumerate(new)}
         self.rows |= new
         compacted = maintain_files(path, SPEC, self.head)

@@ -77,7 +77,8 @@ def unnamed(lake: LakeLayout) -> list[Path]:
         head = reader.head(table)
         named = set(read_snapshot(table, head.version).files) if head is not None else set[str]()
         folder = on_disk(table)
-        left += [file for file in folder.glob("epoch-*/*") if str(file.relative_to(folder)) not in named]
+        files = [*folder.glob("epoch-*.parquet"), *folder.glob("epoch-*/*")]
+        left += [file for file in files if str(file.relative_to(folder)) not in named]
     return left
 
 

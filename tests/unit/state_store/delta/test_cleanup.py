@@ -13,7 +13,7 @@ import pytest
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import DAY_MS, ORPHAN_DAYS, CleanupPlan, clean, plan_cleanup
 from strandline.state_store.delta.compaction import maintain_files
-from strandline.state_store.delta.data_files import stage_rows
+from strandline.state_store.delta.data_files import stage_files, stage_rows
 from strandline.state_store.delta.entry import hinted_version
 from strandline.state_store.delta.rows import changes_of
 from strandline.state_store.errors import TableMissing, VersionGone
@@ -141,12 +141,14 @@ def test_an_idle_table_keeps_its_last_rows_for_ever(tmp_path: Path, clock: Clock
 def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: Path, clock: Clock) -> None:
     table = made(tmp_path)
     table.apply(rows(range(3)))
-    dead = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
+    alone = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
+    dead = stage_files([[each] for each in [pa.Table.from_pylist(rows(range(9)), SCHEMA)] * 2], SCHEMA, table.path, 2)
     on_disk(dead.folder / ".part-0.parquet.crc").write_bytes(b"crc")
     on_disk(table.path / "epoch-000000002-0bad0bad").mkdir()
     on_disk(table.path / "deletion_vector_0.bin").write_bytes(b"")
     on_disk(table.path / "_delta_log" / ".5.json.x.tmp").write_bytes(b"{}")
-    (live,) = {each for each in on_disk(table.path).rglob("*.parquet") if each.parent != dead.folder}
+    gone = {*dead.files, *alone.files}
+    (live,) = {each for each in on_disk(table.path).rglob("*.parquet") if each not in gone}
     (live.parent / f".{live.name}.crc").write_bytes(b"crc")
     clock.pass_days(ORPHAN_DAYS - 0.5, table.path)
     running = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
@@ -154,15 +156,15 @@ def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: P
     clock.pass_days(1, table.path)
     plan = plan_cleanup(table.path, clock.now)
     clean(plan)
-    assert len(plan.files) == 5
+    assert len(plan.files) == 7
     assert files(table) == {
         *(f"_delta_log/{n:020d}.json" for n in (0, 1)),
         live.relative_to(on_disk(table.path)).as_posix(),
-        f"{live.parent.name}/.{live.name}.crc",
-        f"{running.folder.name}/part-0.parquet",
+        f".{live.name}.crc",
+        running.files[0].name,
     }
     left = {each.name for each in on_disk(table.path).iterdir()}
-    assert left == {"_delta_log", live.parent.name, running.folder.name}
+    assert left == {"_delta_log", live.name, f".{live.name}.crc", running.files[0].name}
 
 
 def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, clock: Clock) -> None:
@@ -175,7 +177,7 @@ def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, cloc
     slow = stage_rows(pa.Table.from_pylist(rows(range(5, 9)), SCHEMA), table.path, 2)
     clock.pass_days(ORPHAN_DAYS + 1, table.path)
     plan = plan_cleanup(table.path, clock.now)
-    assert [each.name for each in plan.files] == [f"{slow.folder.name}/part-0.parquet"]
+    assert [each.name for each in plan.files] == [slow.files[0].name]
     commit(table.path, head, CommitRecord(epoch=2), RowChanges(slow))
     assert clean(plan) == 0
     assert len(table.stored(2)) == 7

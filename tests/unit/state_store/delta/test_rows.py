@@ -41,7 +41,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArrowTable:
 
 
 def data_file(table: ArrowTable) -> Path:
-    return min(on_disk(table.path).glob("epoch-*/*.parquet"))
+    return min(on_disk(table.path).glob("epoch-*.parquet"))
 
 
 def flip(file: Path, bit: int) -> None:

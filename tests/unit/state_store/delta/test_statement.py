@@ -47,7 +47,7 @@ def vectors_swapped(actions: list[Action]) -> list[Action]:
 
 def other_file(actions: list[Action]) -> list[Action]:
     first, second = adds(actions)
-    first["path"] = second["path"].replace("part-0", "part-1")
+    first["path"] = second["path"].replace(".parquet", "0.parquet")
     return actions
 
 

@@ -125,7 +125,7 @@ def test_rows_that_come_in_pieces_are_one_row_group(duckdb_engine: DuckDBEngine,
         table.ensure(CommitRecord(epoch=0))
         piece = pa.table({"id": [1], "note": ["n"], "at": pa.array([0], pa.timestamp("us", "UTC"))})
         table.append(pa.concat_tables([piece] * 20), CommitRecord(epoch=1))
-        (file,) = tmp_path.glob("log/epoch-*/*.parquet")
+        (file,) = tmp_path.glob("log/epoch-*.parquet")
         written = pq.read_metadata(file)
         assert (written.num_rows, written.num_row_groups) == (20, 1)
 
