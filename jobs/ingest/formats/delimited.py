@@ -2,14 +2,14 @@
 
 A line may end before the columns that the source was given later: it was written by somebody who does not know them.
 
-Separated values read by columns: lines without quotes, cut at their delimiters, with no Python object for each.
+Many are read by columns: lines without quotes, cut at their delimiters, with no Python object for each value.
 
     bytes    17,Ann,2.5 18,Bo, …              one buffer with all records of a run
     pieces   17 │ Ann │ 2.5 │ 18 │ Bo │       a column each; an empty one is NULL
 
 A line is read so if it holds no quote and no control character, has a value for each column, and each value is written
 so that Arrow reads it as `formats.coerce` does. What is not so may be just as good, or broken: that is for the way
-record by record to say (see `delimited`).
+record by record to say.
 """
 
 from __future__ import annotations

@@ -298,3 +298,13 @@ def test_a_folder_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 def _one(head: Head) -> dict[int, str]:
     return {head.version: head.record.nonce}
+
+
+@pytest.mark.parametrize("later", ["first", "other"])
+def test_what_was_written_is_not_read_unless_the_file_is_another_now(tmp_path: Path, later: str) -> None:
+    file, kept = tmp_path / "entry", Unchanged[str](1 << 20)
+    file.write_text(later)
+    kept.note(file, b"first", "as written")
+    for _ in range(2):
+        assert kept.read(file, lambda: "as read") == ("as written" if later == "first" else "as read")
+        time.sleep(LONG_ENOUGH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -69,3 +69,14 @@ def test_numbers(values: list[tuple[int, int]]) -> None:
     four = [xxhash.xxh64_intdigest((n % 2**32).to_bytes(4, "little"), seed) for seed, n in values]
     assert hash8(seeds, numbers).tolist() == eight
     assert hash4(seeds, numbers % np.uint64(2**32)).tolist() == four
+
+
+@given(
+    st.lists(st.integers(-(10**38) + 1, 10**38 - 1) | st.sampled_from([0, -1, 127, 128, -128, -129, 2**63, -(2**126)]))
+)
+def test_long_decimals_are_as_few_bytes_as_hold_them_with_their_sign(numbers: list[int]) -> None:
+    """As Java's BigInteger, and so Spark, has them."""
+    with localcontext(Context(prec=80)):
+        values = pa.array([Decimal(1), *(Decimal(number) for number in numbers)], pa.decimal128(38, 0)).slice(1)
+    expected = [n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True) for n in numbers]
+    assert row_lanes._digits(values).to_pylist() == expected

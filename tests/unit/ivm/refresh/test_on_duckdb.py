@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from strandline.jobs.ivm.refresh import on_duckdb
+from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 from strandline.jobs.ivm.rules import upserts
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.arrangements import Arrangements
@@ -99,3 +101,25 @@ def test_touched_rows_are_looked_up_and_the_commit_says_so(settings: Settings, t
             assert ("2 rows looked up, 0 scanned" in str(second.reason)) == (name == "looking")
     assert found[0] == found[1]
     assert found[0][0] == [("Graz", 1), ("Linz", 1), ("Wien", 2), (None, 2)]
+
+
+def test_what_is_computed_anew_of_few_rows_is_prepared(
+    settings: Settings, duckdb_engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the third epoch on: its first is a first refresh, in the second the texts are seen for the first time."""
+    kept: list[str] = []
+    keep = DuckDbRuntime.keep
+
+    def noted(runtime: DuckDbRuntime, name: str, settled: str) -> None:
+        kept.append(name)
+        keep(runtime, name, settled)
+
+    monkeypatch.setattr(DuckDbRuntime, "keep", noted)
+    made = ServedLake(settings, GROUPS.replace("towns AS", "towns WITH (REFRESH = 'full') AS"))
+    expected: Counter[str | None] = Counter()
+    for number, town in enumerate(["Wien", "Graz", None, "Wien", None, "Linz"]):
+        made.append("v", [{"id": number, "town": town}])
+        made.refresh(duckdb_engine)
+        expected[town] += 1
+        assert rows(made, "towns") == sorted(expected.items(), key=repr)
+    assert len(kept) == 1

@@ -108,3 +108,14 @@ def test_extremes_and_nulls_are_read_as_they_were_written(tmp_path: Path) -> Non
     of = {written.column(n).path_in_schema: written.column(n).encodings for n in range(written.num_columns)}
     assert all(DIFFERENCES in of[name] for name in ("id", "at", "__state._offset", "with.dot"))
     assert DIFFERENCES not in of["name"]
+
+
+def test_a_single_small_file_has_no_folder_of_its_own(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([ROW], SCHEMA)
+    alone, other = stage_rows(rows, tmp_path, 1), stage_files([[rows], [rows]], SCHEMA, tmp_path, 2)
+    assert [on_disk(file).parent for file in alone.files] == [tmp_path]
+    assert {on_disk(file).parent.parent for file in other.files} == {tmp_path}
+    alone.discard()
+    assert [*tmp_path.iterdir()] == [other.folder]
+    other.discard()
+    assert [*tmp_path.iterdir()] == []

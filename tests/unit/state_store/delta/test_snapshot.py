@@ -212,3 +212,37 @@ def test_no_more_tables_are_kept_than_asked_for(tmp_path: Path, monkeypatch: pyt
     assert cache.at(first.path, 0) is not kept
     cache.forget(first.path)
     assert cache.at(first.path, 0) is not kept
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_snapshot_of_a_commit_is_known_to_who_made_it_as_long_as_the_entry_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
+) -> None:
+    table, cache = made(tmp_path), Snapshots()
+    before = table.apply(rows(range(3)))
+    (name,) = cache.at(table.path, 1).files
+    record = replace(before.record, epoch=before.record.epoch + 1, digest="")
+    head = commits.commit(table.path, before, record, RowChanges(None, {name: BitMap64([0, 1])}), cache)
+    if replaced:
+        entry = on_disk(log.commit_file(table.path, head.version))
+        entry.unlink()
+        commits.commit(table.path, before, record, RowChanges(None, {name: BitMap64([2])}))
+    else:
+        monkeypatch.setattr(snapshot, "decode", None)
+    found = cache.at(table.path, head.version)
+    assert [body["deletionVector"]["cardinality"] for body in found.files.values()] == [1 if replaced else 2]
+
+
+def test_a_log_is_flushed_before_the_next_version_unless_this_process_made_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    head = table.apply(rows(range(3)))
+    flushed: list[object] = []
+    monkeypatch.setattr(commits, "sync_folder", flushed.append)
+    for number in range(3):
+        record = replace(head.record, epoch=head.record.epoch + 1)
+        if number == 2:
+            monkeypatch.setattr(commits, "_FLUSHED", {})  # as in a process that has just begun
+        head = commits.commit(table.path, head, record, RowChanges())
+        assert flushed == ([log.log_folder(table.path)] if number == 2 else [])
