@@ -326,23 +326,18 @@ def is_quantified(node: exp.Expr) -> bool:
     return type(node) in _OPPOSITE and isinstance(node.args.get("expression"), exp.Any | exp.All)
 
 
-def quantified(node: exp.Expr, value: exp.Expression) -> exp.Expression:
-    """Rewrite a comparison with ANY or ALL to an expression that is TRUE, FALSE or NULL. The value is elaborated.
-
-    Raises:
-        InvalidQuery, NotSupported: as `member`, and of rows of values.
-    """
+def quantified(node: exp.Expr, *values: exp.Expression) -> exp.Expression:
+    """Rewrite a comparison with ANY or ALL to an expression that is TRUE, FALSE or NULL. The values are elaborated.
+    Raises as `member`."""
     every = isinstance(node.expression, exp.All)
     assert isinstance(node, exp.Binary)
-    if isinstance(node.this, exp.Tuple):
-        raise NotSupported(
-            f"rows are compared with ANY and ALL by = and <> alone: {sql_of(node)}",
-            hint="EXISTS (SELECT 1 FROM … WHERE (a, b) < (c, d)); for ALL: NOT EXISTS (… WHERE NOT …)",
-        ).placed(*position_of(node))
     operator = _OPPOSITE[type(node)] if every else type(node)
     query = _inner(node.expression.this)
     found = exp.false() if every else exp.true()
     not_found = exp.true() if every else exp.false()
+    if len(values) > 1:
+        return _rows_quantified(node, query, values, every=every)
+    (value,) = values
     inside = exp.Paren(this=value.copy())
     nulls = _counted(query, lambda items: exp.Is(this=items[0], expression=exp.Null()), 1)
     nobody = exp.EQ(this=_counted(query, None), expression=exp.Literal.number(0))
@@ -355,6 +350,27 @@ def quantified(node: exp.Expr, value: exp.Expression) -> exp.Expression:
         exp.If(this=unknown, true=exp.Null()),
     ]
     return exp.Case(ifs=branches, default=not_found.copy())
+
+
+def _rows_quantified(
+    node: exp.Binary, query: exp.Query, values: Sequence[exp.Expression], *, every: bool
+) -> exp.Expression:
+    """`(a, b) < ANY (SELECT c, d …)`: TRUE where it holds of a row, else NULL where it may, else FALSE; ALL alike."""
+
+    def compared(items: list[exp.Expression]) -> exp.Expression:
+        rows = [exp.Tuple(expressions=[each.copy() for each in side]) for side in (values, items)]
+        return exp.Paren(this=type(node)(this=rows[0], expression=rows[1]))
+
+    def decides(items: list[exp.Expression]) -> exp.Expression:
+        return exp.Not(this=compared(items)) if every else compared(items)
+
+    decided = _around_if_read(query, values, decides)
+    unknown = _around_if_read(query, values, lambda items: exp.Is(this=compared(items), expression=exp.Null()))
+    branches = [
+        exp.If(this=_is_there(decided), true=exp.false() if every else exp.true()),
+        exp.If(this=_is_there(unknown), true=exp.Null()),
+    ]
+    return exp.Case(ifs=branches, default=exp.true() if every else exp.false())
 
 
 def _met_by_one(operator: type[exp.Binary], value: exp.Expression, query: exp.Query) -> exp.Expression:
@@ -463,10 +479,10 @@ def _rows_of(query: exp.Query, columns: int, *, apart: bool = False) -> tuple[ex
     Raises:
         InvalidQuery: it has another number of columns.
     """
-    if columns and len(query.selects) != columns:
+    if columns and len(query.selects) != columns and not query.is_star:
         wanted = "one column" if columns == 1 else f"{columns} columns"
         raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(query.selects)}: {sql_of(query)}")
-    if _is_plain(query) and not apart:
+    if _is_plain(query) and not apart and not query.is_star:
         made = query.copy()
         made.set("order", None)
         return made, [_value(each) for each in made.selects]

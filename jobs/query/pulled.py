@@ -59,6 +59,15 @@ class RowAround:
         return Typed(node, found.type)
 
 
+def _check_named(tree: exp.Expr) -> None:
+    """Check that a subquery says how many columns it has. Raises InvalidQuery."""
+    query = tree.unnest()
+    if isinstance(query, exp.Query) and query.is_star:
+        raise InvalidQuery(
+            f"{sql_of(query)} does not say which columns are compared", hint="name them in the place of *"
+        ).placed(*position_of(query))
+
+
 class NestedQueries:
     """The subqueries in the expressions of one SELECT of a pull query."""
 
@@ -92,18 +101,22 @@ class NestedQueries:
         """
         asked = isinstance(node, exp.Exists | exp.Subquery) or (isinstance(node, exp.In) and node.args.get("query"))
         if is_quantified(node):
-            value = infer(node.this, self._inputs, self.read).expression
-            return infer(quantified(node, value), self._inputs, self.read)
+            _check_named(node.expression.this)
+            return infer(quantified(node, *self._values(node.this)), self._inputs, self.read)
         if not asked:
             return None
         if isinstance(node, exp.In) and len(row_values(node.this)) > 1:
-            values = [infer(each, self._inputs, self.read).expression for each in row_values(node.this)]
-            return infer(membership(node, *values), self._inputs, self.read)
+            _check_named(node.args["query"])
+            return infer(membership(node, *self._values(node.this)), self._inputs, self.read)
         text = sql_of(node)
         if text not in self._read:
             self._read[text] = self._made(node)
         found = self._read[text]
         return Typed(found.expression.copy(), found.type)
+
+    def _values(self, node: exp.Expr) -> list[exp.Expression]:
+        """The value, or those of (a, b), that are compared with a subquery's."""
+        return [infer(each, self._inputs, self.read).expression for each in row_values(node)]
 
     def _made(self, node: exp.Expression) -> Typed:
         match node:

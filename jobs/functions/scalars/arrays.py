@@ -179,7 +179,7 @@ def _cut(size: str, cut: str) -> Callable[[Sequence[str]], str]:
         items, first, last = arguments
         length = size.format(items)
         begin = f"greatest(CASE WHEN {first} < 0 THEN {length} + {first} + 1 ELSE {first} END, 1)"
-        end = f"least(CASE WHEN {last} < 0 THEN {length} + {last} + 1 ELSE {last} END, {length})"
+        end = f"greatest(least(CASE WHEN {last} < 0 THEN {length} + {last} + 1 ELSE {last} END, {length}), 0)"
         begin = f"least({begin}, {length} + 1)"
         known = f"{items} IS NOT NULL AND {first} IS NOT NULL AND {last} IS NOT NULL"
         return f"CASE WHEN {known} THEN {cut.format(items, begin, end)} END"

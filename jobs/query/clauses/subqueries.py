@@ -115,11 +115,13 @@ class Subqueries:
         if isinstance(node, exp.Exists):
             return infer(existing(node), self._inputs, self.read)
         if isinstance(node, exp.In) and node.args.get("query") is not None:
-            made = membership(node, *(each.expression for each in self._values_before(node)))
-            return infer(made, self._inputs, self.read)
+            values = self._values_before(node)
+            self._check_star(node.args["query"], len(values))
+            return infer(membership(node, *(each.expression for each in values)), self._inputs, self.read)
         if is_quantified(node):
-            value = infer(node.this, self._inputs, self.read).expression
-            return infer(quantified(node, value), self._inputs, self.read)
+            values = self._values_before(node)
+            self._check_star(node.expression.this, len(values))
+            return infer(quantified(node, *(each.expression for each in values)), self._inputs, self.read)
         if not isinstance(node, exp.Subquery):
             return None
         text = sql_of(node)
@@ -127,6 +129,17 @@ class Subqueries:
             self._scalars[text] = self._scalar(node)
         found = self._scalars[text]
         return Typed(found.expression.copy(), found.type)
+
+    def _check_star(self, tree: exp.Expr, columns: int) -> None:
+        """Check that `SELECT *` has as many columns as values are compared with them. Raises InvalidQuery."""
+        query = tree.unnest()
+        if isinstance(query, exp.Query) and query.is_star:
+            found = len(outputs_of(self._query(query)))
+            if found != columns:
+                raise InvalidQuery(
+                    f"{columns} value{'s are' if columns > 1 else ' is'} compared with the {found} columns of"
+                    f" {sql_of(query)}"
+                ).placed(*position_of(query))
 
     def _query(self, tree: exp.Expr) -> Query:
         while isinstance(tree, exp.Subquery):

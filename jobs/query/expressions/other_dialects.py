@@ -484,7 +484,7 @@ def _in_place(node: exp.Anonymous, place: str, value: exp.Expr | None, typed: In
 
 
 def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
-    """STRUCT_POSITION(a, x): the number, from 1, of the field of a STRUCT that has the value, or 0; STRUCT_CONTAINS(a,
+    """STRUCT_POSITION(a, x): the number, from 1, of the field of a STRUCT that has the value; STRUCT_CONTAINS(a,
     x) says whether there is one."""
     if len(node.expressions) != 2:
         raise TypeMismatch(f"{node.name} takes 2 arguments, not {len(node.expressions)}")
@@ -494,7 +494,7 @@ def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
     places = " ".join(f"WHEN a->{name} IS NOT DISTINCT FROM b THEN {at}" for at, name in enumerate(fields, 1))
     contains = node.name in ("STRUCT_CONTAINS", "STRUCT_HAS")
     nothing = "a IS NULL OR b IS NULL" if contains else "a IS NULL"
-    found = f"CASE WHEN {nothing} THEN NULL {places} ELSE 0 END"
+    found = f"CASE WHEN {nothing} THEN NULL {places} {'ELSE 0 ' if contains else ''}END"
     return _by(f"{found} > 0" if contains else found, node, typed)
 
 

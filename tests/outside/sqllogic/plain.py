@@ -66,6 +66,8 @@ _CLOCK: Final = re.compile(
     r"\b(?:random|setseed|now|today|uuid|uuidv\d|gen_random_uuid|get_current_\w+|nextval)\s*\(|\bcurrent_(?:date|time|timestamp)\b",
     re.IGNORECASE,
 )
+_TAKES_FROM_CHANGE: Final = re.compile(r"\s*WITH\b.*\bRETURNING\b[^()]*\)\s*INSERT\s+INTO\b", re.IGNORECASE | re.DOTALL)
+"""`WITH x AS (INSERT … RETURNING …) INSERT …`, which DuckDB runs as it stands."""
 _CHANGE: Final = re.compile(r"\bAS\s*\(\s*(?=(?:INSERT|UPDATE|DELETE)\b)", re.IGNORECASE)
 
 Answer = list[list[str | None]]
@@ -311,6 +313,8 @@ def _changes_in_with(sql: str) -> Iterator[str]:
 
     None of them sees what another does: so new rows come last.
     """
+    if _TAKES_FROM_CHANGE.match(sql):
+        return
     found = list(_in_with(sql))
     yield from sorted(found, key=lambda each: each.lstrip().lower().startswith("insert"))
 

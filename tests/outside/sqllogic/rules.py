@@ -62,7 +62,7 @@ def _instant(node: exp.Expression) -> exp.Expression:
 
 
 def _cut_off(node: exp.Expression) -> exp.Expression:
-    whole = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+    whole = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT")
     if isinstance(node, exp.Cast) and node.to.this.name in whole and not isinstance(node.this, exp.Anonymous):
         node.set("this", exp.Anonymous(this="trunc", expressions=[node.this]))
     return node
@@ -188,7 +188,8 @@ BY_WORDS: Final = tuple(
         ("~ looks for a regular expression anywhere in the text, as in PostgreSQL", r"'\s*!?~\*?\s*'"),
         ("ELEMENT_AT of a MAP is the value, as in Trino and Spark", r"\belement_at\s*\("),
         ("ARRAY_TO_STRING by NULL is NULL, as in PostgreSQL", r"\barray_to_string\s*\(.*,\s*null\s*\)"),
-        ("an array || NULL is the array, as in PostgreSQL", r"\]\s*\|\|\s*null\b"),
+        ("an array || NULL is the array, as in PostgreSQL", r"\]\s*\|\|\s*(?:cast\s*\(\s*)?null\b"),
+        ("LIST_CONCAT of NULLs alone is NULL", r"\blist_concat\s*\(\s*list_transform\s*\("),
         ("the text of a STRUCT is ksqlDB's", r"\bstruct_pack\s*\(.*::\s*varchar"),
         ("WEIGHTED_AVG of weights that come to 0 is NULL", r"\bweighted_avg\s*\("),
         ("MAD of a DECIMAL is a DOUBLE", r"\b(?:list_)?mad\s*\(.*decimal"),

@@ -35,6 +35,7 @@ EXPECTED: dict[str, object] = {
     "ARRAY_REVERSE(tags)": ["y", None, "x"],
     "REVERSE(tags)": ["y", None, "x"],
     "ARRAY_SLICE(tags, 2, 9)": [None, "y"],
+    "ARRAY_SLICE(tags, -9, -9)": [],
     "LIST_SLICE(tags, -2, -2)": [None],
     "tags[1:2]": ["x", None],
     "tags[-9:]": ["x", None, "y"],

@@ -147,6 +147,7 @@ EXPECTED: dict[str, object] = {
     "TRANSFORM_KEYS(MAP('a' := i), (k, v) -> k || v)": {"a7": 7},
     "TRANSFORM_VALUES(ratings, (k, v) -> v + i)": {"one": 8, "two": 9},
     "STRUCT_POSITION(ROW(1, i, 7), 7)": 2,
+    "STRUCT_POSITION(ROW(1, i, 7), 8)": None,
     "STRUCT_INDEXOF(ROW(1, i), NULL)": 0,
     "STRUCT_CONTAINS(ROW(1, i), 7)": True,
     "STRUCT_CONTAINS(ROW(1, i), NULL)": None,

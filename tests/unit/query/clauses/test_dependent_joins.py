@@ -73,6 +73,11 @@ QUERIES = (
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.a IN (SELECT z.w FROM u AS z))",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.a <> ALL (SELECT z.w FROM u AS z"
     " WHERE z.uid > u.uid))",
+    # rows of values, and all columns
+    "SELECT id, (a, k) < ANY (SELECT w, k FROM u) AS x, (a, k) >= ALL (SELECT w, k FROM u WHERE u.k = t.k) AS y FROM t",
+    "SELECT id FROM t WHERE (a, id) <> ANY (SELECT w, uid FROM u) OR (a, id) < ALL (SELECT w, uid FROM u)",
+    "SELECT id, a > ANY (SELECT * FROM (SELECT w FROM u) AS q) AS x, a IN (SELECT * FROM (SELECT w FROM u) AS q) AS y"
+    " FROM t",
     # queries in FROM of a subquery
     "SELECT id FROM t WHERE a IN (SELECT w FROM (SELECT w FROM u WHERE u.k = t.k) AS q)",
     "SELECT id, (SELECT MAX(w) FROM (SELECT w FROM u WHERE u.k = t.k AND u.w < t.a) AS q) AS n FROM t",
@@ -157,6 +162,7 @@ def test_a_view_is_what_duckdb_answers(query: str, db: duckdb.DuckDBPyConnection
             "LATERAL",
         ),
         ("SELECT 1 AS x FROM t, LATERAL (SELECT w FROM u)", InvalidQuery, "needs a name"),
+        ("SELECT id, a > ANY (SELECT * FROM u) AS x FROM t", InvalidQuery, "1 value is compared with the 3 columns"),
         ("SELECT l.a FROM t, LATERAL (SELECT w FROM u) AS l (a, b)", InvalidQuery, "2 names"),
         (
             "SELECT t.id FROM t LEFT JOIN u ON t.k = u.k AND EXISTS (SELECT 1 FROM u z WHERE z.k = t.k AND z.w = u.w)",
