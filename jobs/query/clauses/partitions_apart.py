@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from strandline.jobs.functions.failing import can_fail
+from strandline.jobs.functions.scalars.domains import REACH
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import AnalyticCall, Output
+from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import ReadableColumns, from_outside, places_in, row_identity
@@ -85,10 +87,13 @@ def _early(block: Block, first: Partition) -> tuple[Block, dict[Place, Output]]:
     calls, scope = {call.name for call in block.analytic}, ReadableColumns(block)
     found: dict[str, Output] = {}
 
-    def read(node: exp.Expression) -> exp.Expression:
-        if not can_fail(node) or any(not each.table and each.name in calls for each in columns_in(node)):
+    def read(node: exp.Expression, sql_type: SqlType | None = None) -> exp.Expression:
+        # The bound of a frame stands in its call alone.
+        if (isinstance(node, exp.Anonymous) and node.name == REACH) or not can_fail(node):
             return node
-        made = Output(f"__e{len(found)}", node, infer(node, scope).type)
+        if any(not each.table and each.name in calls for each in columns_in(node)):
+            return node
+        made = Output(f"__e{len(found)}", node, sql_type or infer(node, scope).type)
         return column(found.setdefault(sql_of(node), made).name, _EARLY)
 
     def read_call(call: AnalyticCall) -> AnalyticCall:
@@ -99,7 +104,7 @@ def _early(block: Block, first: Partition) -> tuple[Block, dict[Place, Output]]:
 
     made = replace(
         block,
-        outputs=tuple(replace(each, expression=read(each.expression)) for each in block.outputs),
+        outputs=tuple(replace(each, expression=read(each.expression, each.type)) for each in block.outputs),
         partition=(*block.partition[: first.end], *map(read, block.partition[first.end :])),
         analytic=tuple(map(read_call, block.analytic)),
     )
