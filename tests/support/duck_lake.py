@@ -26,7 +26,7 @@ from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source
 from strandline.jobs.model.relation import TOMBSTONE, Relation
-from strandline.jobs.model.stage import Input, Stage, inputs_of
+from strandline.jobs.model.stage import Input, RecursiveStage, Stage, inputs_of
 from strandline.jobs.model.stage_columns import key_names, storage_of
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.tablespec import STATE
@@ -223,8 +223,11 @@ class DuckLake:
     def _changed(self, kept: _Kept) -> frozenset[str] | None:
         if kept.since is None:
             return None
-        moved = (each for each in inputs_of(kept.stage) if self.stores[each.relation.name].moved > (kept.since or 0))
-        return frozenset(each.alias for each in moved)
+        since = kept.since
+        moved = [each.alias for each in inputs_of(kept.stage) if self.stores[each.relation.name].moved > since]
+        if moved and isinstance(kept.stage, RecursiveStage):
+            return None  # that rows only came is what commits say, and here there are none
+        return frozenset(moved)
 
     def _side(self, side: str, relation: Relation, since: int) -> str:
         store = self.stores[relation.name]
