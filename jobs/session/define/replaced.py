@@ -18,11 +18,9 @@ from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
-from strandline.jobs.operate.verify.history import oldest_base
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import fingerprint
 from strandline.state_store.delta import log
-from strandline.state_store.delta.schema import columns_of
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.wording import Name, joined, sentence
 
@@ -196,6 +194,8 @@ def check_added_columns(present: View, following: View, path: LakePath) -> None:
     added = [name for name, _ in ColumnDiff.of(present, following).added]
     if not added:
         return
+    from strandline.state_store.delta.schema import columns_of  # it loads pyarrow, which most statements do without
+
     former = {name for schema in _schemas(path) for name in columns_of(schema)}
     again = next((name for name in added if name in former), None)
     if again is not None:
@@ -214,6 +214,8 @@ def _schemas(path: LakePath) -> Iterator[str]:
     newest = log.newest_version(path)
     if newest is None:
         return
+    from strandline.jobs.operate.verify.history import oldest_base
+
     base = oldest_base(path, newest)
     if base is None or base >= 0:
         yield read_snapshot(path, newest if base is None else base).metadata["schemaString"]

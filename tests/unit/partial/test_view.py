@@ -19,7 +19,7 @@ from strandline.jobs.serve.terms import QueryBudget
 from strandline.state_store.delta import log
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import VersionGone
-from tests.support.on_disk import on_disk
+from tests.support.on_disk import data_files, on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.partial.shop import opened, plan_of, shop
 
@@ -56,7 +56,7 @@ def clean(served: ServedLake, name: str) -> None:
     assert isinstance(table, Path)
     assert version is not None
     live = {log.inside(table, file) for file in read_snapshot(table, version).files}
-    gone = [file for file in table.rglob("part-*.parquet") if file not in live]
+    gone = [file for file in data_files(table) if file not in live]
     assert gone
     for file in gone:
         file.unlink()

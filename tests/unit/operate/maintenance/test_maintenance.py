@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from strandline.jobs.model.settings import RetentionSettings, Settings
@@ -16,6 +14,7 @@ from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import LeaseHeld, VersionGone
 from strandline.state_store.leases import LEASE_DAYS, ReaderLease
 from strandline.state_store.lock import writer_lock
+from tests.support.on_disk import data_files
 from tests.support.operated_lake import epoch
 from tests.unit.operate.verify.lakes import MadeLake
 
@@ -46,7 +45,7 @@ def test_a_young_lake_is_left_as_it_is(shop: MadeLake) -> None:
     (visits,) = (each for each in plan.tables if each.table == "visits")
     kept = reader.read_rows(shop.lake.table("visits"))
     oldest = min(kept["_timestamp"].to_pylist())
-    size = sum(file.stat().st_size for file in Path(str(shop.lake.table("visits"))).rglob("part-*.parquet"))
+    size = sum(file.stat().st_size for file in data_files(shop.lake.table("visits")))
     assert visits.log == LogCost("visits", kept.num_rows, size, oldest)
     assert f"; nothing to do; keep all rows: {visits.log}" in str(plan)
     named = plan_maintenance(shop.settings, ["visits"])

@@ -27,7 +27,7 @@ from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
 from tests.support.arrow_table import ArrowTable
-from tests.support.on_disk import on_disk
+from tests.support.on_disk import data_files, on_disk
 from tests.support.replicated import unique_key
 from tests.support.retained_lake import FOLDS, LOOK_BACK
 from tests.unit.operate.maintenance.rounds import checks, lake, wrong
@@ -145,12 +145,12 @@ def test_a_replica_of_the_log_restores_itself(tmp_path: Path) -> None:
 def test_files_of_what_went_leave_the_disk_with_the_versions_that_need_them(tmp_path: Path) -> None:
     made = lake(tmp_path, FOLDS["counts"])
     made.trimmed()
-    there = len(list(Path(str(made.lake.table("s"))).rglob("part-*.parquet")))
+    there = len(data_files(made.lake.table("s")))
     brief = made.settings.model_copy(update={"retention": RetentionSettings(horizon_days=1e-9)})
     made.feed("s", [("a", 1)])
     made.refreshed()
     execute_maintenance(brief, plan_maintenance(brief))
-    assert len(list(Path(str(made.lake.table("s"))).rglob("part-*.parquet"))) < there
+    assert len(data_files(made.lake.table("s"))) < there
     assert wrong(made) == []
 
 

@@ -74,7 +74,8 @@ QUERIES = (
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND t.a <> ALL (SELECT z.w FROM u AS z"
     " WHERE z.uid > u.uid))",
     # rows of values, and all columns
-    "SELECT id, (a, k) < ANY (SELECT w, k FROM u) AS x, (a, k) >= ALL (SELECT w, k FROM u WHERE u.k = t.k) AS y FROM t",
+    "SELECT id, (COALESCE(a, 0), COALESCE(k, '')) < ANY (SELECT COALESCE(w, 0), COALESCE(k, '') FROM u) AS x FROM t",
+    "SELECT id, (COALESCE(a, 0), id) >= ALL (SELECT COALESCE(w, 0), uid FROM u) AS y FROM t",
     "SELECT id FROM t WHERE (a, id) <> ANY (SELECT w, uid FROM u) OR (a, id) < ALL (SELECT w, uid FROM u)",
     "SELECT id, a > ANY (SELECT * FROM (SELECT w FROM u) AS q) AS x, a IN (SELECT * FROM (SELECT w FROM u) AS q) AS y"
     " FROM t",
