@@ -233,6 +233,11 @@ class CommitRecord:
         return {name: at.version for name, at in self.vector.items()}
 
     @property
+    def pipeline(self) -> str:
+        """The pipeline whose process wrote it; empty where the writer is none of a pipeline."""
+        return self.writer.rpartition("/")[0]
+
+    @property
     def rows(self) -> int:
         """The number of visible rows of the table after this commit."""
         return int(self.digest.partition(":")[2] or 0)

@@ -343,6 +343,27 @@ class Unchanged(Generic[Read]):
                 self._bytes -= self._kept.popitem(last=False)[1].size
 
 
+class Remembered(Generic[Read]):
+    """What a process knows of folders on a disk; of one on an object store it keeps nothing. All is forgotten when it
+    is of too many: it can be found out again."""
+
+    _MOST: Final = 1 << 16
+
+    def __init__(self) -> None:
+        self._known: dict[str, Read] = {}
+
+    def find(self, folder: LakePath) -> Read | None:
+        """What is known of a folder."""
+        return self._known.get(str(folder)) if isinstance(folder, Path) else None
+
+    def note(self, folder: LakePath, found: Read) -> None:
+        """Remember it."""
+        if isinstance(folder, Path):
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            self._known[str(folder)] = found
+
+
 # Errors of the operating system, translated into those of the store.
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.state_store.errors import WriterBusy
-from strandline.state_store.files import make_folder
+from strandline.state_store.files import Remembered, make_folder
 from strandline.state_store.lock import LEASE_SECONDS, WriterLease, lease
 from strandline.state_store.paths import LakePath, Location
 
@@ -45,7 +45,7 @@ def locked(directory: LakePath) -> Iterator[Callable[[], None]]:
         yield _held
 
 
-_FLUSHED: Final[dict[str, tuple[int, int]]] = {}
+_FLUSHED: Final = Remembered[tuple[int, int]]()
 """The folders that this process has flushed the names of, each with its device and inode."""
 
 
@@ -53,11 +53,11 @@ def _ensure(directory: Path) -> None:
     """Make the folder unless it is there, and flush its name once: a script changes the catalog with each statement."""
     with suppress(FileNotFoundError):
         about = os.stat(directory)
-        if _FLUSHED.get(str(directory)) == (about.st_dev, about.st_ino):
+        if _FLUSHED.find(directory) == (about.st_dev, about.st_ino):
             return
     make_folder(directory)
     about = os.stat(directory)
-    _FLUSHED[str(directory)] = about.st_dev, about.st_ino
+    _FLUSHED.note(directory, (about.st_dev, about.st_ino))
 
 
 @contextmanager

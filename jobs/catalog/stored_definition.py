@@ -198,8 +198,8 @@ class Broken:
                 head = reader.head(lake.table(table))
             except StoreError:
                 continue
-            if head is not None and "/" in head.record.writer:
-                return head.record.writer.rpartition("/")[0]
+            if head is not None and head.record.pipeline:
+                return head.record.pipeline
         mended = next((each for each in pipelines if self._whole_with(each)), None)
         said = self._said()
         if mended is not None or said in pipelines:

@@ -148,8 +148,8 @@ class PipelineStream:
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     held: dict[str, ExpectationBroken] = field(default_factory=dict)
-    rebuilding: frozenset[str] = frozenset()
     """{table: what is wrong with its newest rows}, from which nothing is computed, as of the last refresh."""
+    rebuilding: frozenset[str] = frozenset()
     micro_batches: int = 0
     refreshed: tuple[int, int] | None = None
     """When the last refresh of all views began, and when it ended, in milliseconds since the epoch."""

@@ -69,7 +69,7 @@ class Notes:
 
         An input that is another table by now, or has lost the version, makes the note worthless.
         """
-        pipeline = record.writer.rpartition("/")[0]
+        pipeline = record.pipeline
         if pipeline not in self._read:
             self._read[pipeline] = read_reached(self._lake, pipeline) if pipeline else {}
         noted = self._read[pipeline].get(table)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -31,7 +30,7 @@ from strandline.state_store.delta.snapshot import moved_on, read_snapshot
 from strandline.state_store.delta.statistics import ROWS_TAG, loosened, row_count, rows_tag, tagged_digest
 from strandline.state_store.errors import CommitConflict, CorruptState, DiskFailed, StoreError
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.files import make_folder, remove_file, sync_folder
+from strandline.state_store.files import Remembered, make_folder, remove_file, sync_folder
 from strandline.state_store.layout import table_at
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL, RECOVERY_HORIZON_MS
 from strandline.state_store.wording import sentence
@@ -201,7 +200,7 @@ def enter(path: LakePath, head: Head, actions: Sequence[Action], record: CommitR
         raise conflict(path, head.version)
     failpoint("after-log-entry")
     log.note_entry(path, version, data, actions, record)
-    _note_flushed(path, TableVersion(version, record.table, record.nonce))
+    _FLUSHED.note(path, TableVersion(version, record.table, record.nonce))
     if version % CHECKPOINT_INTERVAL == 0:
         make_checkpoint(path, version)
     return data
@@ -404,9 +403,8 @@ def _wider(before: Snapshot, schema_json: str) -> dict[str, Any]:
 _log = logging.getLogger("strandline.store")
 
 
-_MOST_FLUSHED: Final = 1 << 16
-_FLUSHED: Final[dict[str, TableVersion]] = {}
-"""{table on a disk: the last version that this process made, or flushed}."""
+_FLUSHED: Final = Remembered[TableVersion]()
+"""The last version of a table that this process made, or flushed."""
 
 
 def flush_log(path: LakePath, at: TableVersion | None = None) -> None:
@@ -418,17 +416,10 @@ def flush_log(path: LakePath, at: TableVersion | None = None) -> None:
     A writer that was killed, or is not done yet, may have given a version its name without flushing it. So what builds
     on a version flushes it first: the next version of the table, and a commit that names it in its vector.
     """
-    if at is None or not at.nonce or _FLUSHED.get(str(path)) != at:
+    if at is None or not at.nonce or _FLUSHED.find(path) != at:
         sync_folder(log.log_folder(path))
         if at is not None:
-            _note_flushed(path, at)
-
-
-def _note_flushed(path: LakePath, at: TableVersion) -> None:
-    if isinstance(path, Path):
-        if len(_FLUSHED) >= _MOST_FLUSHED:
-            _FLUSHED.clear()
-        _FLUSHED[str(path)] = at
+            _FLUSHED.note(path, at)
 
 
 def make_checkpoint(path: LakePath, version: int) -> None:

@@ -29,7 +29,7 @@ from strandline.state_store.errors import (
     TableMissing,
     VersionGone,
 )
-from strandline.state_store.files import Unchanged, create
+from strandline.state_store.files import Remembered, Unchanged, create
 from strandline.state_store.layout import table_at
 from strandline.state_store.paths import Location, file_names, side_by_side
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
@@ -100,9 +100,8 @@ def _numbered(path: LakePath, name: re.Pattern[str]) -> list[int]:
         return []
 
 
-_MOST_NEWEST: Final = 1 << 16
-_NEWEST: Final[dict[str, int]] = {}
-"""{table on a disk: its newest version when it was asked for last}: whoever asks again looks from there on."""
+_NEWEST: Final = Remembered[int]()
+"""The newest version of a table when it was asked for last: whoever asks again looks from there on."""
 
 _ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](2 << 20)
 """An epoch asks several times for the same entries. Decoded they take ten times their bytes."""
@@ -150,18 +149,15 @@ class Commit:
 
 def newest_version(path: LakePath) -> int | None:
     """The newest version of the table at `path`; None when there is no table."""
-    found, known = None, None if isinstance(path, Location) else _NEWEST.get(str(path))
-    if known is not None:
-        found = last_commit_from(path, known)
+    known = _NEWEST.find(path)
+    found = None if known is None else last_commit_from(path, known)
     if found is None:
         hinted = hinted_version(hint_file(path))
         found = None if hinted is None else last_commit_from(path, hinted)
     if found is None:
         found = max(listed_commits(path), default=None)
-    if found is not None and found != known and not isinstance(path, Location):
-        if len(_NEWEST) >= _MOST_NEWEST:
-            _NEWEST.clear()
-        _NEWEST[str(path)] = found
+    if found is not None and found != known:
+        _NEWEST.note(path, found)
     return found
 
 

@@ -22,6 +22,7 @@ from strandline.state_store.delta.commit import RowChanges, make_checkpoint
 from strandline.state_store.delta.compaction import FANOUT, compact, plan_compaction
 from strandline.state_store.delta.snapshot import Snapshot, Snapshots, read_snapshot
 from strandline.state_store.errors import TableMissing, VersionGone
+from strandline.state_store.files import Remembered
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples
 from tests.support.keyed_table import head_of, made, rows
@@ -243,6 +244,6 @@ def test_a_log_is_flushed_before_the_next_version_unless_this_process_made_the_o
     for number in range(3):
         record = replace(head.record, epoch=head.record.epoch + 1)
         if number == 2:
-            monkeypatch.setattr(commits, "_FLUSHED", {})  # as in a process that has just begun
+            monkeypatch.setattr(commits, "_FLUSHED", Remembered())  # as in a process that has just begun
         head = commits.commit(table.path, head, record, RowChanges())
         assert flushed == ([log.log_folder(table.path)] if number == 2 else [])
