@@ -15,12 +15,12 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.query.desugar import is_quantified, membership, quantified
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, Outer
 from strandline.jobs.query.logical import From, NestedFound, OrderItem, Query, outputs_of
+from strandline.jobs.query.subquery_values import is_quantified, membership, quantified
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
 from strandline.jobs.sql.trees import by_every, conjuncts, row_values
 from strandline.jobs.sql.types_text import data_type

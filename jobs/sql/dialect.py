@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlSyntaxError
 from strandline.jobs.sql import time_clauses
-from strandline.jobs.sql.value_clauses import PivotClauses
+from strandline.jobs.sql.pivot import PivotClauses
 
 # A query inside an expression, and a value of the row around it, as nodes of the tree.
 #
@@ -328,6 +328,7 @@ class Strandline(Dialect):
             "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
             "SAFE_CAST": lambda self: self._parse_cast(False, safe=True),
             "FLOOR": lambda self: self._floor(),
+            "ARRAY": lambda self: self._array_of_rows(),
             "EXTRACT": lambda self: self._extract(),
             "OVERLAY": lambda self: self._overlay(),
             "POSITION": lambda self: self._position(),

@@ -32,6 +32,41 @@ def row_values(node: exp.Expr) -> list[exp.Expr]:
     return list(inner.expressions) if isinstance(inner, exp.Tuple) else [node]
 
 
+# CREATE MATERIALIZED VIEW v (a, b) AS …, FROM (SELECT …) AS v (a, b): names for the columns of a query, written into
+# it.
+#
+# SELECT x, SUM(y) FROM t GROUP BY x      SELECT x AS a, SUM(y) AS b FROM t GROUP BY x
+# anything else                           SELECT * FROM (…) AS v (a, b)
+
+_INSIDE = "named"
+
+
+def with_names(query: exp.Query, names: Sequence[str]) -> exp.Query:
+    """The query whose first columns have these names."""
+    if can_be_named(query, names):
+        items = list(query.expressions)
+        for place, name in enumerate(names):
+            items[place] = exp.Alias(this=items[place].unalias(), alias=identifier(name))
+        query.set("expressions", items)
+        return query
+    alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(name) for name in names])
+    inner = exp.Subquery(this=query, alias=alias)
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner))
+
+
+def can_be_named(select: exp.Expr, names: Sequence[str]) -> bool:
+    """True for a SELECT where each name is of an item of the list, and no clause reads an item by the name that it has
+    now."""
+    if not isinstance(select, exp.Select):
+        return False
+    items = select.expressions
+    if len(names) > len(items) or any(each.is_star for each in items):
+        return False
+    old = {each.alias for each in items if isinstance(each, exp.Alias)}
+    read = {node.name for node in select.find_all(exp.Column) if not node.table}
+    return not old & read and not set(names) & read
+
+
 def by_every(items: Sequence[exp.Expr], columns: int) -> list[exp.Expr]:
     """The items of an ORDER BY; of ORDER BY ALL the places of so many columns."""
     if len(items) != 1 or not isinstance(items[0].this, exp.Var):

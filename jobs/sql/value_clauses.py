@@ -4,25 +4,13 @@
     EXTRACT(YEAR FROM at)                EXTRACT('YEAR', at)
     v = ANY (SELECT …), v <> ALL (…)     v IN (SELECT …), NOT v IN (…); ANY (ARRAY[1, 2]) is IN (1, 2)
     v > ANY (SELECT …), v > ALL (…)      the comparison with a node `Any` or `All`
+    ARRAY(SELECT v … ORDER BY w)         (SELECT ARRAY_AGG(v ORDER BY w) …), an empty ARRAY where there is no row
     INTERVAL '1' DAY                     `jobs.sql.time_clauses`
     {'a': 1}                             STRUCT(a := 1)
     address                              the STRUCT that CREATE TYPE address AS named
     TEXT, SMALLINT, FLOAT, NUMERIC(9, 2) VARCHAR, INT, DOUBLE, DECIMAL(9, 2): the wider type where there is no equal one
 
 None of these words is one of the language: each is free as the name of a column.
-
-Parser rules for PIVOT and UNPIVOT after a table or subquery: each is read as the query that it stands for.
-
-    t PIVOT (SUM(v) FOR k IN ('a', 'b' AS other))
-        (SELECT * EXCEPT (v, k), SUM(v) FILTER (WHERE k = 'a') AS a, SUM(v) FILTER (WHERE k = 'b') AS other
-         FROM t GROUP BY ALL)
-
-    t UNPIVOT (v FOR k IN (a, b AS other))
-        (SELECT * EXCEPT (a, b), 'a' AS k, a AS v FROM t WHERE a IS NOT NULL
-         UNION ALL SELECT * EXCEPT (a, b), 'other' AS k, b AS v FROM t WHERE b IS NOT NULL)
-
-The columns that the clause does not name are those that it groups by. None of these words is one of the language: each
-is free as the name of a column or table.
 """
 
 from __future__ import annotations
@@ -302,6 +290,21 @@ class ValueClauses(OperatorClauses):
         name = exp.Literal.string(unit.name.upper() if unit is not None else "")
         return self.expression(exp.Anonymous(this="EXTRACT", expressions=[name, self._parse_disjunction()]))
 
+    def _array_of_rows(self) -> exp.Expression:
+        """The rest of ARRAY(SELECT …): the values of a query with one column, in its order."""
+        given = self._parse_function_args()
+        query = given[0].unnest() if len(given) == 1 and isinstance(given[0], exp.Query) else None
+        if not isinstance(query, exp.Query):
+            return self.expression(exp.Anonymous(this="ARRAY", expressions=given))
+        if query.is_star or len(query.selects) != 1:
+            self.raise_error("expected one column in ARRAY(SELECT …)")
+        (shown,), order = query.selects, query.args.get("order")
+        items = [_of_value(each, shown) for each in order.expressions] if order is not None else []
+        once = isinstance(query, exp.SetOperation) or query.args.get("distinct") is not None
+        if once and any(each.this != shown.unalias() for each in items):
+            self.raise_error("what gives a row once is ordered by its column: ARRAY(SELECT DISTINCT x … ORDER BY x)")
+        return self.expression(exp.Subquery(this=_collected(query, items)))
+
     def _ilike(self, value: exp.Expr | None) -> exp.Expr | None:
         """The rest of `value ILIKE pattern`: LIKE of both in small letters."""
         made: exp.Expr | None = parser.Parser.RANGE_PARSERS[TokenType.LIKE](self, value)
@@ -309,6 +312,14 @@ class ValueClauses(OperatorClauses):
         for side in ("this", "expression"):
             if like is not None and like.args.get(side) is not None:
                 like.set(side, exp.Anonymous(this="LCASE", expressions=[like.args[side]]))
+        return made
+
+    def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+        made = super()._parse_in(this, alias)
+        query = made.args.get("query")
+        several = query is not None and len(query.unnest().selects) > 1
+        if several and isinstance(this, exp.Anonymous) and this.name.upper() == "ROW":
+            made.set("this", exp.Tuple(expressions=this.expressions))
         return made
 
     def _build_predicate(
@@ -436,117 +447,54 @@ def _among(comparison: type[exp.Binary], value: exp.Expr | None, other: Any) -> 
     return exp.Paren(this=exp.Not(this=found)) if comparison is exp.NEQ else found
 
 
-_WORDS: Final = ("PIVOT", "UNPIVOT")
+_MORE: Final = ("group", "having", "qualify", "limit", "offset", "distinct", "time_window", "with_")
+_COLLECTED = "collected"
 
 
-class PivotClauses(ValueClauses):
-    """The rules; each moves the parser past the clause, or raises where the text is wrong."""
-
-    def _is_pivot(self) -> bool:
-        """True before PIVOT ( and UNPIVOT (, where the word is not the alias of a table."""
-        after = self._next.token_type if self._next is not None else None
-        word = self._curr.text.upper() if self._curr is not None else ""
-        nulls = word == "UNPIVOT" and self._next is not None and self._next.text.upper() in ("INCLUDE", "EXCLUDE")
-        return word in _WORDS and (after is TokenType.L_PAREN or nulls)
-
-    def _pivoted(self, table: exp.Expr) -> exp.Expr:
-        """The table, or what the clauses after it make of it."""
-        while self._is_pivot():
-            self._advance()
-            made = self._pivot(table) if self._prev.text.upper() == "PIVOT" else self._unpivot(table)
-            table = exp.Subquery(this=made, alias=self._parse_table_alias())
-        return table
-
-    def _pivot(self, table: exp.Expr) -> exp.Select:
-        place = self._prev
-        self._match_l_paren()
-        aggregates = self._parse_csv(lambda: self._parse_alias(self._parse_bitwise(), explicit=True))
-        if not self._match_text_seq("FOR"):
-            self.raise_error("expected PIVOT (aggregate FOR column IN (value, …))")
-        column = self._parse_column()
-        values = self._values_in()
-        self._match_r_paren()
-        named = [each for each in aggregates if isinstance(each, exp.Alias)]
-        if not isinstance(column, exp.Column) or not aggregates:
-            self.raise_error("expected PIVOT (aggregate FOR column IN (value, …))", place)
-            return exp.Select()
-        if len(aggregates) > 1 and len(named) != len(aggregates):
-            self.raise_error("each of several aggregates of PIVOT needs a name: SUM(v) AS total", place)
-        read = [each.copy() for item in (*aggregates, column) for each in item.find_all(exp.Column)]
-        items: list[exp.Expr] = [_all_but(read)]
-        for value, name in values:
-            for each in aggregates:
-                test = exp.Where(this=exp.EQ(this=column.copy(), expression=value.copy()))
-                shown = f"{name}_{each.alias}" if len(aggregates) > 1 else name
-                item = exp.Filter(this=each.unalias().copy(), expression=test)
-                items.append(exp.alias_(item, shown, quoted=True))
-        group = exp.Group()
-        group.set("all", True)
-        return exp.Select(expressions=items, from_=exp.From(this=table), group=group)
-
-    def _unpivot(self, table: exp.Expr) -> exp.Query:
-        place = self._prev
-        with_nulls = self._match_text_seq("INCLUDE", "NULLS")
-        if not with_nulls:
-            self._match_text_seq("EXCLUDE", "NULLS")
-        self._match_l_paren()
-        shown = self._parse_id_var()
-        if not self._match_text_seq("FOR"):
-            self.raise_error("expected UNPIVOT (value FOR name IN (column, …))")
-        name = self._parse_id_var()
-        columns = self._values_in()
-        self._match_r_paren()
-        if shown is None or name is None or not all(isinstance(each, exp.Column) for each, _ in columns):
-            self.raise_error("expected UNPIVOT (value FOR name IN (column, …))", place)
-            return exp.Select()
-        made: exp.Query | None = None
-        for column, text in columns:
-            items = [
-                _all_but([each for each, _ in columns]),
-                exp.alias_(exp.Literal.string(text), name.name),
-                exp.alias_(column.copy(), shown.name),
-            ]
-            select = exp.Select(expressions=items, from_=exp.From(this=table.copy()))
-            if not with_nulls:
-                there = exp.Not(this=exp.Is(this=column.copy(), expression=exp.Null()))
-                select.set("where", exp.Where(this=there))
-            made = select if made is None else exp.Union(this=made, expression=select, distinct=False)
-        assert made is not None
+def _collected(query: exp.Query, order: Sequence[exp.Expr]) -> exp.Select:
+    """A query of one column as one that gives all its values in an ARRAY, in an order."""
+    value = query.selects[0].unalias()
+    computed = value.find(exp.Anonymous, exp.Window) is not None
+    if isinstance(query, exp.Select) and not computed and not any(query.args.get(each) for each in _MORE):
+        made = query.copy()
+        made.set("expressions", [_array_agg(value, order)])
+        made.set("order", None)
         return made
-
-    def _values_in(self) -> list[tuple[exp.Expr, str]]:
-        """The values of IN (…), each with the name that it has as a column."""
-        if not self._match(TokenType.IN):
-            self.raise_error("expected IN (…) with the values that become columns")
-        self._match_l_paren()
-        if self._curr is not None and self._curr.token_type in (TokenType.SELECT, TokenType.WITH):
-            raise _not_constant()
-        items = self._parse_csv(lambda: self._parse_alias(self._parse_bitwise(), explicit=True))
-        self._match_r_paren()
-        found: list[tuple[exp.Expr, str]] = []
-        for item in items:
-            value = item.unalias()
-            if not isinstance(value, exp.Literal | exp.Boolean | exp.Column | exp.Neg):
-                raise _not_constant()
-            found.append((value, item.alias or _name_of(value)))
-        if not found:
-            self.raise_error("expected IN (…) with the values that become columns")
-        return found
-
-
-def _name_of(value: exp.Expr) -> str:
-    """The name of a value as a column."""
-    if isinstance(value, exp.Boolean | exp.Neg):
-        return value.sql()
-    return value.name.lower() if isinstance(value, exp.Column) else value.name
+    inner, ordered = query.copy(), [each.copy() for each in order]
+    free = _COLLECTED
+    while any(each.name.startswith(free) for each in query.find_all(exp.Column)):
+        free += "_"
+    names = [free]
+    for each in ordered:
+        if each.this != value:
+            names.append(f"{free}{len(names)}")
+            inner.append("expressions", exp.alias_(each.this, names[-1]))
+        each.set("this", _collected_as(free if each.this == value else names[-1]))
+    alias = exp.TableAlias(this=exp.to_identifier(_COLLECTED))
+    if isinstance(inner, exp.Select):
+        inner.expressions[0].replace(exp.alias_(value.copy(), free))
+        inner.set("order", exp.Order(expressions=[each.copy() for each in order]) if order else None)
+    else:
+        alias.set("columns", [exp.to_identifier(free)])
+    around = exp.From(this=exp.Subquery(this=inner, alias=alias))
+    return exp.Select(expressions=[_array_agg(_collected_as(free), ordered)], from_=around)
 
 
-def _not_constant() -> NotSupported:
-    what = "PIVOT takes a list of constants: which columns there are does not depend on rows"
-    return NotSupported(what, hint="PIVOT (SUM(v) FOR k IN ('a', 'b'))")
+def _of_value(item: exp.Expr, shown: exp.Expr) -> exp.Expr:
+    """An item of ORDER BY, with the shown value where it names that by its place or name."""
+    node = item.this
+    by_place = isinstance(node, exp.Literal) and node.name == "1"
+    by_name = isinstance(node, exp.Column) and not node.table and node.name == shown.alias
+    made = item.copy()
+    if by_place or by_name or isinstance(node, exp.Var):
+        made.set("this", shown.unalias().copy())
+    return made
 
 
-def _all_but(columns: Sequence[exp.Expr]) -> exp.Star:
-    """`* EXCEPT (a, b)`."""
-    named = {each.name.lower(): exp.Column(this=each.this.copy()) for each in columns}
-    return exp.Star(except_=list(named.values()))
+def _array_agg(value: exp.Expr, order: Sequence[exp.Expr]) -> exp.Anonymous:
+    values = exp.Order(this=value.copy(), expressions=[each.copy() for each in order]) if order else value.copy()
+    return exp.Anonymous(this="ARRAY_AGG", expressions=[values])
+
+
+def _collected_as(name: str) -> exp.Column:
+    return exp.Column(this=exp.to_identifier(name), table=exp.to_identifier(_COLLECTED))

@@ -48,8 +48,8 @@ def wrong(sql: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> str:
     return _held(catalog, db, seed, lambda lake: next(filter(None, map(lake.wrong, views)), ""), views)
 
 
-def unlike_text(select: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> str:
-    """What is wrong with a view of `select`, which must be SQL of DuckDB too, by that text as it stands.
+def unlike_text(select: str, db: duckdb.DuckDBPyConnection, seed: int = 0, meant: str = "") -> str:
+    """What is wrong with a view of `select`, which must be SQL of DuckDB too, by that text as it stands; or by `meant`.
 
     It is run over the rows of the sources, without anything of ours that reads queries. Empty when nothing is wrong.
     """
@@ -57,7 +57,7 @@ def unlike_text(select: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> st
     def found(lake: DuckLake) -> str:
         sources = ", ".join(f"{name} AS ({lake.visible_sql(name)})" for name in _NAMES)
         # WITH of the text itself is one inside.
-        expected = lake.fetch(f"WITH {sources} SELECT * FROM ({select}) AS __text")
+        expected = lake.fetch(f"WITH {sources} SELECT * FROM ({meant or select}) AS __text")
         view = lake.catalog.get("v")
         assert isinstance(view, View)
         names = [column.name for column in view.columns]

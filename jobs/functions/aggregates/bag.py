@@ -29,6 +29,7 @@ from strandline.jobs.functions.aggregates.contract import (
     AggregateFunction,
     Bound,
     GroupChanges,
+    OverNothing,
     over_values,
 )
 from strandline.jobs.functions.aggregates.linear import Additive
@@ -406,6 +407,9 @@ class CountDistinct(_OverDistinct):
     ) -> AggregateCall | None:
         return replace(call, function="COUNT", arguments=values, distinct=False)
 
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "zero"
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return f"COALESCE({engine.size(kept)}, 0)"
 
@@ -475,6 +479,9 @@ class WithDistinct(AggregateFunction):
 
     def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str | None:
         return self._of(call).combine(engine, call, kept)
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return self._of(call).over_nothing(call)
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return self._of(call).result(engine, call, kept)

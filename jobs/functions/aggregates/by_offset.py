@@ -13,7 +13,14 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable
-from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, GroupChanges, constant
+from strandline.jobs.functions.aggregates.contract import (
+    ORDER_TYPE,
+    AggregateFunction,
+    Bound,
+    GroupChanges,
+    OverNothing,
+    constant,
+)
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import SqlType, array, struct
@@ -75,6 +82,9 @@ class ByOffset(AggregateFunction):
 
     def accumulator(self, call: AggregateCall) -> SqlType:
         return _item(call) if len(call.parameters) == 1 else array(_item(call))
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "null" if len(call.parameters) == 1 else "empty"
 
     def add(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str:
         """NULL when no value was inserted and one value is asked for."""

@@ -18,6 +18,7 @@ from strandline.jobs.functions.aggregates.contract import (
     AggregateFunction,
     Bound,
     GroupChanges,
+    OverNothing,
     over_values,
 )
 from strandline.jobs.model.errors import TypeMismatch
@@ -61,6 +62,9 @@ class CollectList(_Collected):
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "empty"
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         repeated = engine.repeat(engine.field("__each", "v"), engine.field("__each", "n"))
         # Kept in the order of places and values.
@@ -100,6 +104,9 @@ class CollectSet(_Collected):
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "empty"
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return values_in(engine, kept, call.argument_types[0])
@@ -141,6 +148,9 @@ class Histogram(_Collected):
         self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression
     ) -> AggregateCall | None:
         return over_values(call, values, count)
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "empty"
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         entry = engine.struct([("k", engine.field("__each", "v")), ("v", engine.field("__each", "n"))])
@@ -274,6 +284,9 @@ class Ordered(AggregateFunction):
 
 class OrderedList(Ordered):
     """ARRAY_AGG(x ORDER BY y), COLLECT_LIST(x ORDER BY y): all values, nulls included."""
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "empty"
 
     def of_list(self, engine: Engine, call: AggregateCall, values: str) -> str:
         return values

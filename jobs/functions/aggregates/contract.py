@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sqlglot import exp
 
@@ -35,6 +36,8 @@ ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
 
 SORTABLE = (*NUMERIC, BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP, BaseType.VARCHAR, BaseType.BYTES)
 """The types that MIN, MAX and TOPK take: those whose values have a meaningful order."""
+
+OverNothing = Literal["null", "zero", "empty"]
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,10 @@ class AggregateFunction(ABC):
     @abstractmethod
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         """The visible value of an accumulator, of the call's type once cast. That of NULL is the value over no rows."""
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        """The value over no rows: NULL, 0, or an ARRAY or MAP without items."""
+        return "null"
 
     def of_values(
         self, call: AggregateCall, values: tuple[exp.Expression, ...], count: exp.Expression

@@ -9,7 +9,14 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, comparable, comparable_row
-from strandline.jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, GroupChanges, constant
+from strandline.jobs.functions.aggregates.contract import (
+    SORTABLE,
+    AggregateFunction,
+    Bound,
+    GroupChanges,
+    OverNothing,
+    constant,
+)
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType, SqlType, array, struct
@@ -164,6 +171,9 @@ class _Best(AggregateFunction):
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return f"COALESCE({kept}, {engine.empty(self.accumulator(call))})"
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "empty"
 
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return call.argument_types[0]

@@ -14,7 +14,7 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import addend
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates import doubles
-from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges, OverNothing
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import (
@@ -84,6 +84,9 @@ class Count(AggregateFunction):
 
     def combine(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return engine.cast(f"SUM({kept})", BIGINT)
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "zero"
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return f"COALESCE({kept}, 0)"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
+from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges, OverNothing
 from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -189,6 +189,9 @@ class OfPairs(Correlation):
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         bound = super().check(arguments, types)
         return replace(bound, type=BIGINT) if self.count else bound
+
+    def over_nothing(self, call: AggregateCall) -> OverNothing:
+        return "zero" if self.count else "null"
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         parts = {"n": "n", "my": "mean_x", "mx": "mean_y", "yy": "m2_x", "xx": "m2_y", "xy": "c"}

@@ -20,10 +20,11 @@ from itertools import zip_longest
 from sqlglot import exp
 
 from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.relation import Relation
-from strandline.jobs.model.stage import Output
-from strandline.jobs.model.types import BIGINT, BOOLEAN, SqlType
+from strandline.jobs.model.stage import AggregateCall, Output
+from strandline.jobs.model.types import BOOLEAN, BaseType, SqlType, array
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import (
     OUTER,
@@ -36,13 +37,12 @@ from strandline.jobs.query.inputs import (
 )
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, mapped, outputs_of, padded_in
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import Place, conjuncts
+from strandline.jobs.sql.trees import Place, call, conjuncts
 from strandline.jobs.sql.types_text import data_type
 
 _VALUES = "__values"
 _GROUPS = "__groups"
 _THERE = "__there"
-_COUNTS = ("COUNT", "COUNT_DISTINCT")
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.Like)
 _OF_NULL = (exp.Case, exp.If, exp.Is, exp.Or, exp.Not, exp.NullSafeEQ, exp.NullSafeNEQ)
 # Functions that are NULL where an argument is: those that times and numbers are compared with.
@@ -352,19 +352,31 @@ def _apart(condition: exp.Expression | None) -> tuple[list[exp.Expression], exp.
 
 
 def over_nothing(block: Block, value: Output, key: exp.Expression, shown: exp.Expression) -> exp.Expression:
-    """The value, or where nothing matches the aggregate over no rows: 0 for COUNT, NULL for most."""
-    counts = {call.name: call.function in _COUNTS for call in block.calls}
-    if isinstance(value.expression, exp.Column) and not counts.get(value.expression.name, False):
+    """The value, or where nothing matches the aggregate over no rows: 0 for COUNT, no items for ARRAY_AGG, NULL for
+    most."""
+    calls = {call.name: call for call in block.calls}
+    alone = calls.get(value.expression.name) if isinstance(value.expression, exp.Column) else None
+    if isinstance(value.expression, exp.Column) and (alone is None or _is_null_over_nothing(alone)):
         return shown
-    types = {call.name: call.type for call in block.calls}
 
     def empty(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.name not in types:
-            return node
-        made: exp.Expression = exp.Literal.number(0) if counts[node.name] else exp.Null()
-        sql_type: SqlType = BIGINT if counts[node.name] else types[node.name]
-        return exp.Cast(this=made, to=data_type(sql_type))
+        call = calls.get(node.name) if isinstance(node, exp.Column) else None
+        return node if call is None else _over_nothing(call)
 
     absent = value.expression.copy().transform(empty)
     test = exp.Is(this=key, expression=exp.Null())
     return exp.Case(ifs=[exp.If(this=test, true=absent)], default=shown)
+
+
+def _is_null_over_nothing(call: AggregateCall) -> bool:
+    return function_of(call).over_nothing(call) == "null"
+
+
+def _over_nothing(aggregate: AggregateCall) -> exp.Expression:
+    """The value of an aggregate over no rows."""
+    nothing = function_of(aggregate).over_nothing(aggregate)
+    made: exp.Expression = exp.Null() if nothing == "null" else exp.Literal.number(0)
+    if nothing == "empty":
+        parts = [exp.Cast(this=exp.Array(), to=data_type(array(each))) for each in aggregate.type.args]
+        made = parts[0] if aggregate.type.base is BaseType.ARRAY else call("AS_MAP", *parts)
+    return exp.Cast(this=made, to=data_type(aggregate.type))

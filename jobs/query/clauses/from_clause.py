@@ -32,7 +32,7 @@ from strandline.jobs.query.logical import NestedFound, Query, gives_events, outp
 from strandline.jobs.query.pulled import NestedQueries, Unnamed
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.size import PULL, VIEW, check_tables
-from strandline.jobs.sql.trees import identifier
+from strandline.jobs.sql.trees import can_be_named, identifier, with_names
 from strandline.state_store.wording import Name, quoted, sentence
 
 _META = dict(META_COLUMNS)
@@ -207,9 +207,23 @@ def _part(table: exp.Expr, context: Context) -> FromItem:
             hint = "LATERAL (SELECT …) AS name"
             raise InvalidQuery("what follows LATERAL needs a name", hint=hint).placed(*position_of(table))
         return FromItem(table.alias, _LATERAL, NOWHERE, (), {})
+    table = _with_names_inside(table)
     part = _plain_part(table, context)
     given = renamed(part, table, context)
     return part if given is None else query_part(part.alias, part.name, given)
+
+
+def _with_names_inside(table: exp.Expr) -> exp.Expr:
+    """A subquery whose own columns have the names that follow its alias, so that it may read the query around it;
+    where a clause of it reads them by other names, as it is."""
+    alias = table.args.get("alias")
+    names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+    if not names or not isinstance(table, exp.Subquery) or not can_be_named(table.this, names):
+        return table
+    made = table.copy()
+    made.set("this", with_names(made.this, names))
+    made.args["alias"].set("columns", None)
+    return made
 
 
 def renamed(part: FromItem, node: exp.Expr, context: Context) -> Query | None:

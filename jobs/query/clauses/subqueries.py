@@ -25,11 +25,11 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType
 from strandline.jobs.query.clauses.correlation import Lifted, grouped, lifted
 from strandline.jobs.query.clauses.from_clause import Context
-from strandline.jobs.query.desugar import existing, is_quantified, member, membership, quantified
 from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import FromItem, Inputs, columns_equated, conjoined, expressions_of, from_outside
 from strandline.jobs.query.logical import Block, From, Query, grows_by_groups, one_row, outputs_of
+from strandline.jobs.query.subquery_values import existing, is_quantified, member, membership, quantified
 from strandline.jobs.sql.dialect import position_of, sql_of
 from strandline.jobs.sql.trees import conjuncts, identifier, row_values
 

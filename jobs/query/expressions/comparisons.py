@@ -34,6 +34,7 @@ _ORDERINGS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 def _compared(node: exp.Binary, typed: Infer) -> Typed:
     rows = row_values(node.left), row_values(node.right)
+    rows = _of_query(rows[0], len(rows[1])), _of_query(rows[1], len(rows[0]))
     if len(rows[0]) > 1 or len(rows[1]) > 1:
         return typed(_rows_compared(node, *rows))
     items = _compared_with_items(node, typed)
@@ -83,6 +84,25 @@ def _nested_compared(node: exp.Binary, left: Typed, right: Typed, typed: Infer) 
     if shared is None:
         raise TypeMismatch(f"cannot compare {left.type} with {right.type}: {sql_of(node)}")
     return Typed(binary(type(node), *(widened(each, shared) for each in keys)), t.BOOLEAN)
+
+
+def _of_query(values: list[exp.Expr], columns: int) -> list[exp.Expr]:
+    """The values of a row; those of a subquery with so many columns, as a subquery for each.
+
+    LIMIT and DISTINCT may not give each of the values of one and the same row.
+    """
+    query = values[0].unnest() if len(values) == 1 and isinstance(values[0], exp.Subquery) else None
+    if columns < 2 or not isinstance(query, exp.Select) or query.is_star or len(query.selects) != columns:
+        return values
+    if any(query.args.get(clause) for clause in ("limit", "offset", "distinct")):
+        return values
+    made: list[exp.Expr] = []
+    for each in query.selects:
+        single = query.copy()
+        single.set("expressions", [each.copy()])
+        single.set("order", None)
+        made.append(exp.Subquery(this=single))
+    return made
 
 
 def _rows_compared(node: exp.Binary, left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expression:

@@ -26,6 +26,32 @@ READ = [
     "SELECT t.id FROM t WHERE EXISTS (SELECT 1 FROM s, UNNEST(ARRAY[t.n]) AS w (y) WHERE y = 1)",
     "SELECT t.id FROM t WHERE t.n IN (SELECT RANK() OVER (PARTITION BY t.k ORDER BY u.n) FROM u)",
     "SELECT t.id FROM t WHERE EXISTS (SELECT 1 FROM u JOIN (SELECT * FROM c WHERE c.k = t.k) z ON z.k = u.k)",
+    # the rows of a query as an array
+    "SELECT t.id, ARRAY(SELECT u.id FROM u WHERE u.k = t.k ORDER BY u.id) AS x FROM t",
+    "SELECT t.id, ARRAY(SELECT u.n AS y FROM u WHERE u.n < t.n ORDER BY y DESC, u.id LIMIT 2) AS x FROM t",
+    "SELECT t.id, ARRAY(SELECT DISTINCT UPPER(u.k) FROM u WHERE u.n = t.n ORDER BY 1) AS x FROM t",
+    "SELECT t.id, ARRAY(SELECT COUNT(*) FROM u WHERE u.k = t.k GROUP BY u.n ORDER BY 1) AS x FROM t",
+    "SELECT t.id FROM t WHERE LEN(ARRAY(SELECT u.id FROM u WHERE u.k = t.k)) > 1",
+    "SELECT ARRAY(SELECT k FROM t WHERE k IS NOT NULL UNION SELECT k FROM u WHERE k IS NOT NULL ORDER BY 1) AS x",
+    # names after the alias of a subquery that reads what is around
+    "SELECT t.id, (SELECT SUM(q.m) FROM (SELECT DISTINCT u.n FROM u WHERE u.k = t.k) AS q (m)) AS x FROM t",
+]
+
+# What DuckDB has in other words, or not at all.
+SAID_OTHERWISE = [
+    (
+        "SELECT t.id, (t.k, t.n) = (SELECT MAX(u.k), MIN(u.n) FROM u WHERE u.id > t.id) AS x FROM t",
+        "SELECT t.id, t.k = (SELECT MAX(u.k) FROM u WHERE u.id > t.id)"
+        " AND t.n = (SELECT MIN(u.n) FROM u WHERE u.id > t.id) AS x FROM t",
+    ),
+    (
+        "SELECT t.id, (SELECT MIN(u.n), MAX(u.id) FROM u) < (t.n, t.id) AS x FROM t",
+        "SELECT t.id, a < t.n OR a = t.n AND b < t.id AS x FROM t, (SELECT MIN(u.n) AS a, MAX(u.id) AS b FROM u)",
+    ),
+    (
+        "SELECT t.id FROM t WHERE ROW(t.k, 2) NOT IN (SELECT u.k, MAX(u.n) FROM u GROUP BY u.k)",
+        "SELECT t.id FROM t WHERE (t.k, 2) NOT IN (SELECT u.k, MAX(u.n) FROM u GROUP BY u.k)",
+    ),
 ]
 
 REFUSED = [
@@ -41,6 +67,13 @@ def test_a_condition_of_where_and_of_inner_joins_may_read_what_is_around(
     select: str, duck: duckdb.DuckDBPyConnection
 ) -> None:
     assert unlike_text(select, duck) == ""
+
+
+@pytest.mark.parametrize(("select", "meant"), SAID_OTHERWISE)
+def test_rows_of_values_are_compared_with_the_row_of_a_subquery(
+    select: str, meant: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    assert unlike_text(select, duck, meant=meant) == ""
 
 
 @pytest.mark.parametrize(("condition", "message"), REFUSED)
