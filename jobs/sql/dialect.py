@@ -330,6 +330,7 @@ class Strandline(Dialect):
             "FLOOR": lambda self: self._floor(),
             "ARRAY": lambda self: self._array_of_rows(),
             "EXTRACT": lambda self: self._extract(),
+            **dict.fromkeys(("TUMBLE", "HOP"), lambda self: self._windowing()),
             "OVERLAY": lambda self: self._overlay(),
             "POSITION": lambda self: self._position(),
             "SUBSTRING": lambda self: self._substring(),
@@ -408,7 +409,15 @@ class Strandline(Dialect):
                 and self._match_text_seq("LATERAL", advance=False)
             ):
                 self._advance()
-            table = super()._parse_table(*args, **kwargs)
+            bracket = self._next is not None and self._next.token_type is TokenType.L_PAREN
+            if bracket and self._match_text_seq("TABLE"):
+                self._advance()
+                table = super()._parse_table(*args, **kwargs)
+                self._match_r_paren()
+                if table is not None and not table.alias:
+                    table.set("alias", self._parse_table_alias())
+            else:
+                table = super()._parse_table(*args, **kwargs)
             if table is not None and self._is_pivot():
                 table = self._pivoted(table)
             if table is not None and self._match_text_seq("WITHIN"):

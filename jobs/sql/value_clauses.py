@@ -4,6 +4,7 @@
     EXTRACT(YEAR FROM at)                EXTRACT('YEAR', at)
     v = ANY (SELECT …), v <> ALL (…)     v IN (SELECT …), NOT v IN (…); ANY (ARRAY[1, 2]) is IN (1, 2)
     v > ANY (SELECT …), v > ALL (…)      the comparison with a node `Any` or `All`
+    'a' and, in the next line, 'b'       'ab'
     ARRAY(SELECT v … ORDER BY w)         (SELECT ARRAY_AGG(v ORDER BY w) …), an empty ARRAY where there is no row
     INTERVAL '1' DAY                     `jobs.sql.time_clauses`
     {'a': 1}                             STRUCT(a := 1)
@@ -39,6 +40,7 @@ from strandline.jobs.sql.time_clauses import INTERVAL_UNITS, IntervalNode, TimeC
 #     a COLLATE "C"                          a: texts are compared by their code points
 #     E'it\'s'                               'it''s'
 #     a[2:3], a[2:]                          ARRAY_SLICE(a, 2, 3), ARRAY_SLICE(a, 2, -1)
+#     TUMBLE(TABLE s, DESCRIPTOR(at), …)     TUMBLE(s, at, …); TABLE(TUMBLE(…)) in FROM is the call itself, as in Flink
 #     OVERLAY(a PLACING b FROM 2 FOR 3)      OVERLAY(a, b, 2, 3)
 #     LAMBDA x: x + 1, x -> x + 1            x => x + 1, as DuckDB and Spark have it
 #
@@ -108,6 +110,20 @@ class OperatorClauses(TimeClauses):
             if len(given) < 4 and self._match_text_seq(word):
                 given.append(self._parse_bitwise())
         return self._called("OVERLAY", given, name)
+
+    def _windowing(self) -> exp.Expression:
+        """The rest of TUMBLE(TABLE s, DESCRIPTOR(at), length), or of a call with plain names."""
+        name = self._name_of_call()
+        return self._called(name.text.upper(), self._parse_csv(self._argument_of_windows), name)
+
+    def _argument_of_windows(self) -> exp.Expr | None:
+        if self._match_text_seq("TABLE"):
+            return self._parse_column()
+        if not self._match_text_seq("DESCRIPTOR", "("):
+            return self._parse_disjunction()
+        column = self._parse_column()
+        self._match_r_paren()
+        return column
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
         names = self._variables() if self._curr is not None and self._curr.text.upper() == "LAMBDA" else None
@@ -289,6 +305,15 @@ class ValueClauses(OperatorClauses):
             self.raise_error("expected EXTRACT(unit FROM value)")
         name = exp.Literal.string(unit.name.upper() if unit is not None else "")
         return self.expression(exp.Anonymous(this="EXTRACT", expressions=[name, self._parse_disjunction()]))
+
+    def _parse_primary(self) -> exp.Expr | None:
+        first = self._index
+        found = super()._parse_primary()
+        if not isinstance(found, exp.Concat):
+            return found
+        if len({each.line for each in self._tokens[first : self._index]}) < len(found.expressions):
+            self.raise_error("two texts side by side: a comma is missing, or ||", self._prev)
+        return exp.Literal.string("".join(each.name for each in found.expressions))
 
     def _array_of_rows(self) -> exp.Expression:
         """The rest of ARRAY(SELECT …): the values of a query with one column, in its order."""

@@ -251,6 +251,8 @@ def _unit_and_times(node: exp.Anonymous, typed: Infer) -> tuple[str, Typed, Type
     given = node.expressions
     if len(given) == 3:
         first, last = (unit_of(each, _text(each)) for each in (given[0], given[2]))
+        if first is not None and _text(given[0]) is not None:
+            last = None  # a column may be called as a unit, or d
         if last is not None and (first is None or node.name in _UNIT_LAST):
             return last, _time(given[1], node, typed), _time(given[0], node, typed)
         if first is not None:

@@ -17,7 +17,8 @@ from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
 from strandline.jobs.query.expressions.durations import extracted_of_length, is_length, unit_of
 from strandline.jobs.query.expressions.scope import Infer, Typed
-from strandline.jobs.sql.time_clauses import IntervalNode
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.time_clauses import IntervalNode, interval_of
 from strandline.jobs.sql.trees import call
 
 # EXTRACT(part FROM value), and the functions of one part: YEAR(at), MONTH(at), …
@@ -324,10 +325,17 @@ def _of_c(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def lengths_between(node: exp.Anonymous, typed: Infer) -> Typed | None:
-    """DATESUB('day', a, b) and DATE_SUB('day', a, b): whole days that have passed, as in DuckDB; None: another form."""
+    """DATESUB('day', a, b) and DATE_SUB('day', a, b): whole days that have passed, as in DuckDB; DATE_ADD('day', 2, a):
+    a + 2 * INTERVAL '1' DAY, as in Trino. None: another form."""
     unit = node.expressions[0] if len(node.expressions) == 3 else None
     if not isinstance(unit, exp.Literal) or not unit.is_string:
         return None
+    if node.name.endswith("_ADD"):
+        length = interval_of("1", unit_of(unit, unit.name) or "")
+        if length is None:
+            raise InvalidQuery(f"'{unit.name}' is no unit of time: {sql_of(node)}", hint="DATE_ADD('day', 2, value)")
+        number, value = (exp.Paren(this=each.copy()) for each in node.expressions[1:])
+        return typed(exp.Add(this=value, expression=exp.Mul(this=number, expression=length)))
     return typed(call("TIMESTAMPDIFF", exp.column(unit.name), *node.expressions[1:]))
 
 

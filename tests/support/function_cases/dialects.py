@@ -148,7 +148,7 @@ EXPECTED: dict[str, object] = {
     "TRANSFORM_VALUES(ratings, (k, v) -> v + i)": {"one": 8, "two": 9},
     "STRUCT_POSITION(ROW(1, i, 7), 7)": 2,
     "STRUCT_POSITION(ROW(1, i, 7), 8)": None,
-    "STRUCT_INDEXOF(ROW(1, i), NULL)": 0,
+    "STRUCT_INDEXOF(ROW(1, i), NULL)": None,
     "STRUCT_CONTAINS(ROW(1, i), 7)": True,
     "STRUCT_CONTAINS(ROW(1, i), NULL)": None,
     "ARRAY[i, 2]::BIGINT[2]": [7, 2],

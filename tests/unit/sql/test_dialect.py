@@ -83,6 +83,49 @@ def test_a_select_reads_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("SELECT 'it'\n  's' AS a", "SELECT 'its' AS a"),
+        (
+            "SELECT * FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' HOUR)) AS w",
+            "SELECT * FROM TUMBLE(s, at, INTERVAL '1' HOUR) AS w",
+        ),
+        (
+            "SELECT * FROM LATERAL TABLE(HOP(TABLE s, DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '2' HOUR))",
+            "SELECT * FROM HOP(s, at, INTERVAL '1' HOUR, INTERVAL '2' HOUR)",
+        ),
+        ("SELECT ARRAY(SELECT a FROM s ORDER BY b) AS x", "SELECT (SELECT ARRAY_AGG(a ORDER BY b) FROM s) AS x"),
+        (
+            "SELECT ARRAY(SELECT a AS c FROM s ORDER BY c, b DESC LIMIT 2) AS x",
+            "SELECT (SELECT ARRAY_AGG(collected.collected ORDER BY collected.collected, collected.collected1 DESC)"
+            " FROM (SELECT a AS collected, b AS collected1 FROM s ORDER BY a, b DESC LIMIT 2) AS collected) AS x",
+        ),
+        (
+            "SELECT ARRAY(SELECT a FROM s UNION SELECT collected FROM u) AS x",
+            "SELECT (SELECT ARRAY_AGG(collected.collected_) FROM (SELECT a FROM s UNION SELECT collected FROM u)"
+            " AS collected(collected_)) AS x",
+        ),
+    ],
+)
+def test_other_spellings_are_read_as_those_of_the_language(text: str, meant: str) -> None:
+    assert sql_of(parse_select(text)) == sql_of(parse_select(meant))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM s WHERE a IN ('x' 'y')",
+        "SELECT ARRAY(SELECT a, b FROM s) AS x",
+        "SELECT ARRAY(SELECT * FROM s) AS x",
+        "SELECT ARRAY(SELECT DISTINCT a FROM s ORDER BY b) AS x",
+    ],
+)
+def test_what_could_be_meant_in_two_ways_is_refused(text: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=r"side by side|expected one column|ordered by its column"):
+        parse_select(text)
+
+
+@pytest.mark.parametrize(
     "text", ["a +", "(a", "CASE WHEN a THEN", "'open", "a -> +", "a b", "CAST(a)", "/* open", "ARRAY[1"]
 )
 def test_broken_text_is_a_syntax_error_with_a_place(text: str) -> None:
