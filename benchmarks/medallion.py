@@ -38,7 +38,7 @@ from strandline.state_store.delta import reader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from strandline.jobs.run.round import Round
+    from strandline.jobs.run.stream import Round
 
 PIPELINE: Final = "medallion"
 AIM: Final = 0.5

@@ -32,7 +32,7 @@ CREATE TABLE totals AS SELECT id, COUNT(*) AS n, SUM(qty) AS qty FROM sales GROU
 COMMAND = (sys.executable, "-m", "strandline.jobs.cli.main")
 _WITHOUT_JVM = """
 import time
-from strandline.jobs.run.session import Session
+from strandline.jobs.run.spark import Session
 Session._start = lambda _: time.sleep(1e6)
 from strandline.jobs.cli.main import main
 main()

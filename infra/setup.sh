@@ -67,6 +67,6 @@ echo "strandline: preparing $venv (a few minutes, once)" >&2
 # Each command is a process of its own: where Python may write no byte code later, it would compile 500 modules each time.
 "$venv/bin/python" -m compileall -q jobs state_store orchestration
 "$venv/bin/python" -m strandline.jobs.run.jars delta >/dev/null
-"$venv/bin/python" -m strandline.jobs.run.class_archive >/dev/null 2>&1 ||
+"$venv/bin/python" -m strandline.jobs.run.spark >/dev/null 2>&1 ||
   echo "strandline: no class archive could be written; Spark starts, more slowly" >&2
 touch "$venv/.ready"

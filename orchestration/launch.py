@@ -2,7 +2,7 @@
 
 Dagster's own subprocess client leaves children alive: on cancel it sends SIGINT to one process, waits, and gives up.
 This client ends the child's whole session (the JVM is in it), by SIGTERM and then SIGKILL. When the process that
-watches the child is itself killed, the child's lifeline (`jobs.run.lifeline`) closes and the child ends itself.
+watches the child is itself killed, the child's lifeline (`jobs.run.orphans`) closes and the child ends itself.
 
 A child process with everything it starts, as one group that can be waited for and ended.
 
@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import dagster as dg
 
-from strandline.jobs.run.lifeline import LIFELINE_FD
+from strandline.jobs.run.orphans import LIFELINE_FD
 from strandline.state_store.errors import Action
 
 if TYPE_CHECKING:

@@ -23,14 +23,14 @@ from pydantic import Field
 
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.maintenance import TableResult, execute_maintenance, plan_maintenance
-from strandline.jobs.run.lifeline import LIFELINE_FD
+from strandline.jobs.run.orphans import LIFELINE_FD
 from strandline.orchestration.launch import GRACE_SECONDS, Echo, ProcessGroup, lifeline
 
 # Runs a `strandline` command as a child process of a step: what a person would type, with its code, hints and JSON.
 #
 # A child of its own, since a rebuild may start a JVM, and so that a cancel ends all of it. Its standard error goes to
 # the run's compute logs; the objects that it prints are returned. When the step's process is killed, the child's
-# lifeline ends it (`jobs.run.lifeline`).
+# lifeline ends it (`jobs.run.orphans`).
 
 # The exit code of a command that worked, and found something that is not as it must be.
 _FOUND_BROKEN = 1

@@ -61,11 +61,10 @@ def main() -> int:
 
 @contextmanager
 def _spark(settings: Settings) -> Iterator[SparkSession]:
-    from strandline.jobs.run import session
-    from strandline.jobs.run.spark import spark_session
+    from strandline.jobs.run.spark import s3_jars, spark_session
 
     print("Starting Spark …", file=sys.stderr)
-    with spark_session(settings.spark, jars=session.jars(LakeLayout(settings.lake))) as spark:
+    with spark_session(settings.spark, jars=s3_jars(LakeLayout(settings.lake))) as spark:
         yield spark
 
 

@@ -17,7 +17,7 @@ import typer
 from strandline.jobs.cli.command import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave, load_settings
 from strandline.jobs.cli.operations import add_operations, add_publishing
 from strandline.jobs.cli.output import CommandOutput, say, show_json
-from strandline.jobs.run.lifeline import hold_lifeline
+from strandline.jobs.run.orphans import hold_lifeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,9 +72,9 @@ def setup(
     with exit_codes():
         for name in ("delta", "s3") if s3 else ("delta",):
             say(f"the jars of {name} are in {fetch(name)}")
-        from strandline.jobs.run.class_archive import write
+        from strandline.jobs.run.spark import write_class_archive
 
-        say(f"the JVM's class archive: {write() or 'this JVM keeps none'}")
+        say(f"the JVM's class archive: {write_class_archive() or 'this JVM keeps none'}")
 
 
 @app.command()
@@ -387,7 +387,7 @@ def _run(settings: Settings, pipeline: str, mode: Mode, *, standby: bool = False
     from strandline.jobs.cli.command import stopped_by_signal
     from strandline.jobs.cli.output import shown
     from strandline.jobs.run import pipeline as jobs_pipeline
-    from strandline.jobs.run.outlook import outlook
+    from strandline.jobs.run.pipeline import outlook
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
     # What fails in a micro-batch is its query's error; the bridge to the JVM would print a traceback of it as well.

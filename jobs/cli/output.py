@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.model.report import MicroBatch
-    from strandline.jobs.run.outlook import Outlook
+    from strandline.jobs.run.pipeline import Outlook
 
 
 TOMBSTONE_FIELD = "__tombstone"

@@ -68,7 +68,7 @@ class ViewOptions:
 # | --- | --- | --- |
 # | OWNER | `team:logistics, ann@example.org` | who answers for it |
 # | TAGS | `domain=parcels, internal` | labels for people and tools |
-# | FRESHNESS | `5 seconds`, `downstream` | how long an event may wait for the rows (`jobs.run.patience`) |
+# | FRESHNESS | `5 seconds`, `downstream` | how long an event may wait for the rows (`jobs.run.schedule`) |
 # | EXPECT | expectations, as YAML | what is checked of the rows (`jobs.operate.health_checks`) |
 # | DESCRIPTION | a text, Markdown | what it is, for people |
 # | ORIGIN | a text | what its SQL was made from: a function in Python, a model of dbt |

@@ -24,7 +24,7 @@ from strandline.jobs.publish.encoder import decoded_rows, live_records
 from strandline.jobs.publish.publisher import open_topic, published_view, registry_of
 from strandline.jobs.publish.topic import NeverPublished, TopicDiffers, TopicMoved, topic_as_source
 from strandline.jobs.run.orphans import sole_writer
-from strandline.jobs.run.swap import difference
+from strandline.jobs.run.standby import difference
 from strandline.state_store.commits import REBUILD, CommitRecord
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.delta.heads import set_aside

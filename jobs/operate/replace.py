@@ -37,8 +37,8 @@ from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import duckdb_engine_for, spread_of
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.run.session import Session
 from strandline.jobs.run.shared import shared_tables
+from strandline.jobs.run.spark import Session
 from strandline.jobs.run.standby import catch_up, discard_standby, next_to, standby_of
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import WriterBusy

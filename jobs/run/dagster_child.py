@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.committed import counted_since
-from strandline.jobs.run.lifeline import hold_lifeline
+from strandline.jobs.run.orphans import hold_lifeline
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 

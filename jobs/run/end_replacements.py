@@ -26,8 +26,7 @@ from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import adopt, remove_shared, shared_tables, unread
-from strandline.jobs.run.standby import catch_up, discard_former, discard_standby, standby_of
-from strandline.jobs.run.swap import swap
+from strandline.jobs.run.standby import catch_up, discard_former, discard_standby, standby_of, swap
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import digest_with, widen
 from strandline.state_store.delta.heads import set_aside

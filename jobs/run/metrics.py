@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.settings import MetricsSettings
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.jobs.run.round import Round
-    from strandline.jobs.run.stream import PipelineStream
+    from strandline.jobs.run.stream import PipelineStream, Round
 
 log = logging.getLogger("strandline")
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.jobs.run.round import Round
-    from strandline.jobs.run.stream import PipelineStream
+    from strandline.jobs.run.stream import PipelineStream, Round
 
 log = logging.getLogger("strandline")
 

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.settings import KafkaSettings, OpenLineageSettings
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.jobs.run.round import Round
-    from strandline.jobs.run.stream import PipelineStream
+    from strandline.jobs.run.stream import PipelineStream, Round
     from strandline.state_store.layout import LakeLayout
 
 log = logging.getLogger("strandline")

@@ -1,8 +1,11 @@
-"""Ends the JVM that a killed driver left behind, before the next run starts.
+"""Orphans: processes that outlive those who started them. A child ends itself; a killed driver's JVM is ended.
+
+A child process: the parent keeps the writing end of a pipe, the *lifeline*, and never writes. Whatever ends the parent,
+also SIGKILL, closes that end; the child then reads end-of-file. A drain without a parent would hold the writer's lock
+unseen.
 
 A JVM does not notice at once that its driver was killed, and until then it may still commit. So a run notes its JVM
 beside the writer's lock, with the lock's token, and the next holder of the lock ends that JVM before it reads any head.
-
 Only a JVM whose lock was really taken over is ended. One with another token is of a run that may still be at work, when
 the file of its lock was taken from under it. One of another host or boot is not known by its pid here.
 """
@@ -15,6 +18,7 @@ import os
 import signal
 import time
 from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from strandline.state_store.errors import WriterBusy
@@ -24,12 +28,46 @@ from strandline.state_store.paths import Location
 from strandline.state_store.processes import Process, process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from strandline.state_store.layout import LakeLayout
+
+
+LIFELINE_FD = "STRANDLINE_LIFELINE_FD"
+"""Environment variable that holds the number of the inherited reading end."""
+
+
+def hold_lifeline(on_lost: Callable[[], None] | None = None) -> bool:
+    """Watch the parent from a background thread, if it gave us a lifeline.
+
+    Args:
+        on_lost: what to do when the parent is gone; by default this process's whole group is killed, the JVM with
+            it. That is safe at any point: an epoch is one atomic commit, and the next run resumes from it.
+
+    Returns:
+        False when this process was not started with a lifeline (by hand, from a script).
+    """
+    number = os.environ.pop(LIFELINE_FD, None)
+    if number is None:
+        return False
+    descriptor = int(number)
+    os.set_inheritable(descriptor, False)
+    Thread(target=_watch, args=(descriptor, on_lost or _kill_group), name="lifeline", daemon=True).start()
+    return True
+
+
+def _watch(descriptor: int, on_lost: Callable[[], None]) -> None:
+    while os.read(descriptor, 1):
+        pass
+    on_lost()
+
+
+def _kill_group() -> None:
+    os.killpg(0, signal.SIGKILL)
+
 
 log = logging.getLogger("strandline")
 

@@ -7,13 +7,15 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import lag
 from strandline.jobs.ivm.refresh.late import early_events, late_in
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, View
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
 from strandline.jobs.model.report import EarlyEvents, MicroBatch, RunReport
 from strandline.jobs.model.settings import SPREAD_ON_A_CLUSTER, SPREAD_ON_ONE_MACHINE, local_cores
@@ -22,10 +24,11 @@ from strandline.jobs.run.observing import observers
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.run.schedule import stages_of
-from strandline.jobs.run.session import Session
+from strandline.jobs.run.spark import Session
 from strandline.state_store.delta.heads import note_all
 from strandline.state_store.errors import StoreError, WriterBusy
 from strandline.state_store.layout import LakeLayout
+from strandline.state_store.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from strandline.jobs.run.observing import Observers
     from strandline.jobs.run.stream import PipelineStream
     from strandline.state_store.duckdb.engine import DuckDBEngine
+
 
 log = logging.getLogger("strandline")
 
@@ -320,3 +324,54 @@ def _reported(definitions: Sequence[Definition]) -> list[str]:
     for definition in definitions:
         names += (definition.name,) if isinstance(definition, View) else tables.own_tables(definition)
     return names
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The work of a run, by what its definitions are called.
+
+    Attributes:
+        waiting: {source: events of its topic that the lake does not hold}.
+        views: the views and queries that are kept fresh, in their order.
+    """
+
+    pipeline: str
+    waiting: dict[str, int]
+    views: tuple[str, ...]
+
+    @property
+    def events(self) -> int:
+        """The events that wait, of all sources."""
+        return sum(self.waiting.values())
+
+    def __str__(self) -> str:
+        sources = listed([f"{name} ({count:,})" for name, count in self.waiting.items()])
+        events = f"{self.events:,} event{'' if self.events == 1 else 's'}"
+        lines = [f"pipeline '{self.pipeline}': {events} to take in"]
+        lines += [f"  sources: {sources}"] if sources else []
+        lines += [f"  views: {listed(self.views)}"] if self.views else []
+        return "\n".join(lines)
+
+
+def outlook(settings: Settings, pipeline: str) -> Outlook:
+    """The work that a run of the pipeline would find now.
+
+    Raises:
+        PipelineMissing, CorruptState: as `loaded`.
+        SourceUnavailable: the brokers do not answer.
+        TopicsElsewhere: the settings do not lead to the lake's topics.
+    """
+    lake = LakeLayout(settings.lake)
+    catalog, definitions = loaded(pipeline, lake)
+    called = catalog.name_map.of
+    sources = [each for each in definitions if isinstance(each, Source)]
+    log = open_log(settings, lake)
+    return Outlook(
+        pipeline,
+        {called(source.name): lag(source, lake, log) for source in sources},
+        tuple(
+            f"into {called(each.target)}" if isinstance(each, InsertQuery) else called(each.name)
+            for each in definitions
+            if not isinstance(each, Source)
+        ),
+    )

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.errors import EngineRefused
-from strandline.jobs.run.patience import without
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
-from strandline.jobs.run.schedule import Levels
+from strandline.jobs.run.schedule import Levels, without
 from strandline.state_store.duckdb.engine import process_engine
 from strandline.state_store.storage_verbs import REQUESTS, Requests
 

@@ -36,17 +36,17 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.report import CostFit, MicroBatch, RefreshCosts
 from strandline.jobs.run.committed import report_at
 from strandline.jobs.run.end_replacements import end_replacements
-from strandline.jobs.run.patience import Deferrals, without
 from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.round import Round, unobserved
 from strandline.jobs.run.schedule import (
+    Deferrals,
     RefreshUnit,
     foreign_heads,
     maintained,
     read_beside_others,
     tables_of,
     unmade_logs,
+    without,
 )
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from strandline.jobs.ingest.event_logs import Ingested
     from strandline.jobs.ingest.in_driver import SmallBatches
     from strandline.jobs.ingest.while_starting import Ingest
     from strandline.jobs.ivm.refresh.context import RunContext
@@ -67,9 +68,34 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
     from strandline.jobs.run.refresh_views import Refreshed
-    from strandline.jobs.run.session import Session
+    from strandline.jobs.run.spark import Session
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a run: a micro-batch that is taken in, if there is one, and the refresh of all views after it.
+
+    Attributes:
+        began: seconds since the epoch.
+        seconds: wall clock of the round.
+        micro_batch: its number in the run, from 1; None of a refresh without one.
+        taken: the commits of its events, and of those that could not be decoded.
+        ingest_seconds: of `seconds`, until the last of those commits.
+    """
+
+    pipeline: str
+    began: float
+    seconds: float
+    refreshed: Refreshed
+    micro_batch: int | None = None
+    taken: tuple[Ingested, ...] = ()
+    ingest_seconds: float = 0.0
+
+
+def unobserved(_round: Round) -> None:
+    """Do nothing."""
 
 
 # What a run has done so far: the rows that it inserts into and deletes from each table, and its micro-batches.

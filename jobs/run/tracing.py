@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.epoch import StageResult
     from strandline.jobs.model.settings import TracingSettings
     from strandline.jobs.run.heartbeat import Heartbeat
-    from strandline.jobs.run.round import Round
-    from strandline.jobs.run.stream import PipelineStream
+    from strandline.jobs.run.stream import PipelineStream, Round
 
 _SERVICE: Final = "strandline"
 _NANOSECONDS: Final = 1_000_000_000

@@ -25,8 +25,8 @@ from strandline.jobs.operate.verify import verify
 from strandline.jobs.operate.verify.findings import Outcome, passed
 from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.publish.encoder import Encoder
-from strandline.jobs.run import refresh_views, schedule, swap
-from strandline.jobs.run.swap import difference
+from strandline.jobs.run import refresh_views, schedule, standby
+from strandline.jobs.run.standby import difference
 from strandline.jobs.serve.pull import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -271,7 +271,7 @@ def test_a_broken_policy_on_errors_is_red(says: str, engines: Engines, monkeypat
 
 
 def test_a_replacement_that_tells_nobody_what_changed_is_red(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap, "difference", lambda *given: f"SELECT * FROM ({difference(*given)}) LIMIT 0")
+    monkeypatch.setattr(standby, "difference", lambda *given: f"SELECT * FROM ({difference(*given)}) LIMIT 0")
     with pytest.raises(Differs, match=r"^replaced, push"):
         check(_REPLACED, engines)
 

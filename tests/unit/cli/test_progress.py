@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.cli.output import IntakeProgress, shown
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run.outlook import Outlook, outlook
+from strandline.jobs.run.pipeline import Outlook, outlook
 from strandline.jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import STREAM, VIEW, run
 

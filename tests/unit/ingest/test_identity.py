@@ -14,7 +14,7 @@ from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
 from strandline.jobs.ingest.topics import check_all_same, current_ids
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run.session import Session
+from strandline.jobs.run.spark import Session
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock

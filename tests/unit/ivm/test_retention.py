@@ -13,7 +13,7 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import EventsGone
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.run.session import Session
+from strandline.jobs.run.spark import Session
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.apply import apply, plan_apply
 from strandline.state_store.delta import reader

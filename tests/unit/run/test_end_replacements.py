@@ -17,7 +17,7 @@ from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate import replace as operate_replace
 from strandline.jobs.operate.verify.verify import verify
-from strandline.jobs.run import end_replacements, swap
+from strandline.jobs.run import end_replacements, standby
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.standby import Standby, catch_up
 from strandline.jobs.session.interpreter import Interpreter
@@ -44,7 +44,7 @@ def test_a_fault_after_the_commit_of_the_swap_does_not_undo_it(
     session: Interpreter, settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*given: Any) -> None:
-        swap.swap(*given)
+        standby.swap(*given)
         raise DiskFailed("the disk is full")
 
     with monkeypatch.context() as patched:
@@ -66,7 +66,7 @@ def test_a_swap_that_duckdb_cannot_compute_leaves_the_view(
         raise duckdb.OutOfMemoryException("Out of Memory Error: it does not fit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(swap, "difference", failing)
+        patched.setattr(standby, "difference", failing)
         with pytest.raises(RefreshFailed, match="the swap of 'by_shop' does not compute: Out of Memory"):
             list(session.run(NEXT))
     drain(settings, PIPELINE)

@@ -17,7 +17,7 @@ from strandline.jobs.model.errors import JvmLost
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run import spark as sparks
 from strandline.jobs.run.pipeline import _lost_jvm
-from strandline.jobs.run.session import Session
+from strandline.jobs.run.spark import Session
 from strandline.state_store.errors import StorageUnavailable
 from strandline.state_store.layout import LakeLayout
 

@@ -17,9 +17,8 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.operate.health_checks import Hindrances
 from strandline.jobs.run.heartbeat import heartbeat
-from strandline.jobs.run.patience import patience, without
 from strandline.jobs.run.pipeline import drain, opened
-from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.schedule import maintained, patience, without
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log

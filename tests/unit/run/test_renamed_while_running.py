@@ -12,8 +12,7 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.verify.verify import verify
-from strandline.jobs.run.outlook import outlook
-from strandline.jobs.run.pipeline import drain
+from strandline.jobs.run.pipeline import drain, outlook
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.layout import LakeLayout
 from tests.support.altered_lake import PIPELINE, made, rows, run

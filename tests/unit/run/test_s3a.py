@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.model.settings import SparkSettings
-from strandline.jobs.run import session
+from strandline.jobs.run import spark
 from strandline.jobs.run.spark import session_conf
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.layout import LakeLayout
@@ -23,29 +23,29 @@ def lake(url: str) -> LakeLayout:
 
 
 def test_a_lake_on_a_disk_needs_no_jars(tmp_path: Path) -> None:
-    assert session.jars(LakeLayout(tmp_path)) == []
+    assert spark.s3_jars(LakeLayout(tmp_path)) == []
 
 
 def test_missing_jars_are_named_with_the_command_that_fetches_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_JARS", tmp_path)
+    monkeypatch.setattr(spark, "_S3_JARS", tmp_path)
     with pytest.raises(SettingsError, match=r"strandline setup --s3"):
-        session.jars(lake("s3://lakes/one"))
+        spark.s3_jars(lake("s3://lakes/one"))
     jar = tmp_path / "hadoop-aws-3.5.0.jar"
     jar.touch()
-    assert session.jars(lake("s3://lakes/one")) == [jar]
+    assert spark.s3_jars(lake("s3://lakes/one")) == [jar]
     assert str(jar) in session_conf(SparkSettings(), jars=[jar])["spark.jars"].split(",")
 
 
 def test_a_store_that_spark_does_not_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
     with pytest.raises(SettingsError, match="on a disk and on S3 only"):
-        session.jars(lake("gs://lakes/one"))
+        spark.s3_jars(lake("gs://lakes/one"))
 
 
 def test_the_session_uses_the_settings_of_the_lake() -> None:
-    said = session.hadoop_options(_OPTIONS)
+    said = spark.hadoop_options(_OPTIONS)
     assert said["fs.s3a.endpoint"] == "http://127.0.0.1:9"
     assert said["fs.s3a.endpoint.region"] == "eu-west-1"
     assert (said["fs.s3a.access.key"], said["fs.s3a.secret.key"]) == ("id", "secret")

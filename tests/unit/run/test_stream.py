@@ -13,7 +13,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, View
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run.session import Session
+from strandline.jobs.run.spark import Session
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.errors import LockLost
 from strandline.state_store.layout import LakeLayout

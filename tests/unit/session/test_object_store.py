@@ -209,7 +209,7 @@ def test_views_are_refreshed_by_duckdb_and_events_wait_for_the_jars(
     s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in the event log already needs no JVM; what the driver may not take in needs one, and none is started."""
-    monkeypatch.setattr("strandline.jobs.run.session._JARS", tmp_path)
+    monkeypatch.setattr("strandline.jobs.run.spark._S3_JARS", tmp_path)
     settings = on_s3(s3_server)
     made = MadeLake(settings)
     made.visits([(0, "a", 1.0), (1, "a", 2.0), (1, "e", 2.0)], {0: 1, 1: 2})

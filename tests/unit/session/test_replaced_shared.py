@@ -16,7 +16,7 @@ from strandline.jobs.model.errors import NameInUse, RefreshFailed
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate import replace as operate_replace
 from strandline.jobs.operate.verify.verify import verify
-from strandline.jobs.run import swap
+from strandline.jobs.run import standby
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.refresh_views import refresh_all
@@ -160,7 +160,7 @@ def test_a_swap_that_does_not_compute_leaves_nothing(
         raise duckdb.OutOfMemoryException("Out of Memory Error: it does not fit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(swap, "difference", failing)
+        patched.setattr(standby, "difference", failing)
         with pytest.raises(RefreshFailed, match="does not compute"):
             list(session.run(statement("a", "often")))
     assert sorted(on_disk(lake.tables).iterdir()) == there
