@@ -26,7 +26,7 @@ from random import Random
 from benchmarks.histories import PIPELINE, PRODUCTS, History
 from benchmarks.shared_views import arrangements, views
 from benchmarks.strategy_page import Measured, Mix, written
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan

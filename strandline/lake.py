@@ -161,7 +161,7 @@ class Lake:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
-        from strandline.jobs.serve.values import python_rows
+        from strandline.jobs.serve.results import python_rows
 
         found = self._answer(text)
         return [dict(zip(found.names, row, strict=True)) for row in python_rows(found.table, found.types)]
@@ -277,7 +277,7 @@ class Lake:
         return drain(self.settings, pipeline, session)
 
     def _answer(self, text: str) -> Answer:
-        from strandline.jobs.functions.python.register import Library
+        from strandline.jobs.functions.python import Library
         from strandline.jobs.partial.pull import answer
         from strandline.jobs.serve.pull import plan_pull
 

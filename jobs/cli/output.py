@@ -22,8 +22,19 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.serve.format import TextTable, cell, json_line, to_json
-from strandline.jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone, Weighted
+from strandline.jobs.serve.results import (
+    Document,
+    LiveRows,
+    Message,
+    Result,
+    Rows,
+    TextTable,
+    Tombstone,
+    Weighted,
+    cell,
+    json_line,
+    to_json,
+)
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

@@ -264,7 +264,7 @@ def engine_of(dialect: Dialect) -> Engine:
 #     STRUCT(a := 1, b := MAP('k':=2))  (TRUE, ((FALSE, 1), (FALSE, [((FALSE, 'k'), (FALSE, 2))])))
 #
 # Forms of one type are equal exactly when the values are; they sort NULL first, but inside of a value last, as
-# `jobs.query.expressions.orders` has it; texts and bytes byte by byte, NaN last.
+# `jobs.query.expressions.nested` has it; texts and bytes byte by byte, NaN last.
 
 
 def comparable(engine: Engine, value: str, sql_type: SqlType) -> str:
@@ -280,7 +280,7 @@ def comparable_row(engine: Engine, row: str, sql_type: SqlType) -> str:
 
 
 def _nullable(engine: Engine, value: str, sql_type: SqlType, depth: int) -> str:
-    """A value inside of another one, where NULL is greater than any other (`jobs.query.expressions.orders`)."""
+    """A value inside of another one, where NULL is greater than any other (`jobs.query.expressions.nested`)."""
     return engine.struct([("n", f"({value}) IS NULL"), ("v", _present(engine, value, sql_type, depth))])
 
 

@@ -22,10 +22,10 @@ from itertools import islice
 from sqlglot import exp
 
 from strandline.jobs.functions.registry import find
+from strandline.jobs.functions.scalars.arrays import OF_ARRAY
 from strandline.jobs.functions.scalars.contract import TOTAL
 from strandline.jobs.functions.scalars.decimals import OPERANDS
 from strandline.jobs.functions.scalars.domains import FAIL, is_guard
-from strandline.jobs.functions.scalars.higher_order import OF_ARRAY
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import all_of, any_of, call

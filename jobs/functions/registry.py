@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strandline.jobs.functions.scalars.arrays import ARRAYS
+from strandline.jobs.functions.scalars.arrays import ARRAYS, HIGHER_ORDER
 from strandline.jobs.functions.scalars.bytes import BYTES, DIGESTS
 from strandline.jobs.functions.scalars.contract import Scalar
 from strandline.jobs.functions.scalars.domains import FAILING, GUARDS, REACHES
-from strandline.jobs.functions.scalars.higher_order import HIGHER_ORDER
 from strandline.jobs.functions.scalars.json import JSON
 from strandline.jobs.functions.scalars.maps import MAPS
 from strandline.jobs.functions.scalars.numbers import NUMBERS

@@ -16,9 +16,9 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from strandline.jobs.functions.registry import find
+from strandline.jobs.functions.scalars.arrays import OF_ARRAY
 from strandline.jobs.functions.scalars.contract import quoted
 from strandline.jobs.functions.scalars.decimals import OPERANDS, in_duckdb, in_spark
-from strandline.jobs.functions.scalars.higher_order import OF_ARRAY
 from strandline.jobs.functions.scalars.maps import LAST_WINS
 from strandline.jobs.model.types import MAX_PRECISION, SqlType, decimal
 from strandline.jobs.sql.types_text import type_of

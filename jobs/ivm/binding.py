@@ -20,7 +20,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import decide

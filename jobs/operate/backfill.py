@@ -15,7 +15,7 @@ from sqlglot import exp
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
 from strandline.jobs.ivm.refresh.full_recompute import RecomputedPart, backfill_decided
 from strandline.jobs.ivm.refresh.guarded_stage import decide

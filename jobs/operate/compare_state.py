@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import visible_relation
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View

@@ -21,7 +21,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.definitions import about_to_change
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest.foreign.delta_versions import check_new_columns
 from strandline.jobs.ingest.foreign.table import Origin, origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import View
     from strandline.jobs.model.options import ErrorPolicy
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.query.recompute.text import Fate
+    from strandline.jobs.query.recompute.context import Fate
 
 
 _FATES: Final[dict[ErrorPolicy, Fate]] = {"dead_letter": "left out", "stop": "error", "null": "null"}

@@ -22,9 +22,8 @@ from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.errors import KeyRequired, TooLarge
 from strandline.jobs.serve.pushdown import part_predicate
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.results import Rows
+from strandline.jobs.serve.results import Rows, python_rows
 from strandline.jobs.serve.terms import FREELY, NO_LIMITS, QueryBudget, QueryLimits
-from strandline.jobs.serve.values import python_rows
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store.delta import reader
 from strandline.state_store.tablespec import STATE
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.partial.plan import PartialPlan, Route
     from strandline.jobs.query.logical import PullQuery

@@ -190,7 +190,7 @@ def opened(
             Session(settings, lake, lock, spark) as session,
             duckdb_engine_for(settings, intake=in_driver) as duckdb_engine,
         ):
-            from strandline.jobs.functions.python.register import Library
+            from strandline.jobs.functions.python import Library
             from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
             from strandline.jobs.run.stream import PipelineStream
 

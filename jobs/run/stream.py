@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest import source
 from strandline.jobs.ingest.event_logs import Target, begin_empty
 from strandline.jobs.ingest.in_driver import small_batches

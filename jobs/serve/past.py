@@ -20,8 +20,8 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.serve.catalogued import CHANGES, changes_call, check_stored, readable_named
+from strandline.jobs.serve.consistent_snapshot import reflected
 from strandline.jobs.serve.errors import VersionNotKept
-from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.trees import identifier
 from strandline.state_store.delta import log, reader
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.serve.consistent_snapshot import Reflected
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.query.pulled import Unnamed

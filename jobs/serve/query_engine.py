@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
 
 # In this order: the last one locks the others. Replacement scans would let a query name any Arrow table or data frame
 # that is a variable of this process. GLOBAL: what is set in a session is not so in the connections made beside it.

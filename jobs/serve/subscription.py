@@ -34,11 +34,9 @@ from strandline.jobs.query.logical import Block
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.errors import ChangesGone
-from strandline.jobs.serve.format import json_line
 from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted
-from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted, json_line, python_rows
 from strandline.jobs.serve.watch import CommitWatch
 from strandline.jobs.sql.dialect import quote
 from strandline.state_store.delta import reader
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.logical import PullQuery

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.query.pulled import Unnamed
-from strandline.jobs.serve.consistent_snapshot import Pinned
+from strandline.jobs.serve.consistent_snapshot import Pinned, settled
 from strandline.jobs.serve.errors import NotYet, RequestRefused, TimeLimit, TooLarge
-from strandline.jobs.serve.reflected import settled
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
-    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Reflected
     from strandline.state_store.layout import LakeLayout
 
 

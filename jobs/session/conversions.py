@@ -15,7 +15,7 @@ from typing import Any
 
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.serve.format import cell
+from strandline.jobs.serve.results import cell
 
 _LIMITS = {BaseType.INT: 2**31, BaseType.BIGINT: 2**63}
 # Twice the 38 digits of a DECIMAL: a value with 38 on either side of the point is still rounded exactly.

@@ -214,7 +214,7 @@ class Interpreter:
         return catalog_changes.rename(statement, self.catalog)
 
     def _select(self, statement: Select) -> Result:
-        from strandline.jobs.functions.python.register import Library
+        from strandline.jobs.functions.python import Library
 
         functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
         statement = expanded(statement, self.catalog)

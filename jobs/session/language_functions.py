@@ -26,8 +26,7 @@ from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.other_dialects import DEFINED
 from strandline.jobs.query.expressions.rewrites import CALLED
 from strandline.jobs.query.expressions.scope import Scope
-from strandline.jobs.serve.format import TextTable, cell
-from strandline.jobs.serve.results import Document
+from strandline.jobs.serve.results import Document, TextTable, cell
 from strandline.jobs.sql.trees import call
 
 _TYPES: Final = (

@@ -14,8 +14,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.options import Ownership
-from strandline.jobs.serve.format import TextTable, cell
-from strandline.jobs.serve.results import Document, Rows
+from strandline.jobs.serve.results import Document, Rows, TextTable, cell
 from strandline.jobs.session.catalog_changes import described
 from strandline.jobs.session.define.view_options import TOPIC_OPTIONS
 from strandline.state_store.delta import reader

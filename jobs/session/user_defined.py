@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.model.definitions import Column, Function
 from strandline.jobs.model.errors import FunctionRefused, NameTaken, SqlError, UnknownName
-from strandline.jobs.serve.format import TextTable, cell
-from strandline.jobs.serve.results import Document
+from strandline.jobs.serve.results import Document, TextTable, cell
 from strandline.jobs.sql.dialect import needs_quotes
 from strandline.jobs.sql.syntax import CreateFunction, DropType
 
@@ -171,7 +170,7 @@ def _function_of(statement: CreateFunction, allowed: Collection[str]) -> Functio
         FunctionRefused: its module is not allowed, cannot be imported, or lacks a part that a function must have.
         NameTaken: the language has a function of that name.
     """
-    from strandline.jobs.functions.python.code import check_aggregate, check_scalar, code_of, retracts
+    from strandline.jobs.functions.python import check_aggregate, check_scalar, code_of, retracts
 
     try:
         _check_name(statement.name)

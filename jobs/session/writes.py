@@ -15,7 +15,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.types import MAX_PRECISION
-from strandline.jobs.serve.format import cell
+from strandline.jobs.serve.results import cell
 from strandline.jobs.session.conversions import assign, assign_text, convert
 from strandline.jobs.sql.dialect import position_of, quote, sql_of
 from strandline.jobs.sql.types_text import type_of

@@ -38,7 +38,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
 from strandline.jobs.model.tables import alike
-from strandline.jobs.serve.values import shown
+from strandline.jobs.serve.results import shown
 from strandline.jobs.session.conversions import assign, assign_text
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings
 from strandline.jobs.run.pipeline import drain
-from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.results import python_rows
 from strandline.jobs.session.apply import apply
 from strandline.jobs.testing.suite import (
     GivenEvent,

@@ -17,7 +17,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.output import CommandOutput
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import load_settings

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import Row
 from sqlglot import exp
 
-from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.python import register_elementary
 from strandline.jobs.functions.render import lower
 from strandline.state_store.duckdb import elementary
 from tests.campaigns.engine_equality import campaign

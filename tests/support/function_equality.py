@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from strandline.jobs.functions.failing import failing, lenient, strict
-from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.python import register_elementary
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
 from strandline.jobs.query.expressions.scope import Typed

@@ -23,8 +23,8 @@ from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, Recursion, SetOperation, relations_of
+from strandline.jobs.query.recompute.context import FrozenJoin
 from strandline.jobs.query.recompute.select import recompute_sql
-from strandline.jobs.query.recompute.text import FrozenJoin
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.python_values import python_values

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.jobs.functions.aggregates.python import CustomAggregate
-from strandline.jobs.functions.python.code import Code
+from strandline.jobs.functions.python import Code
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Function
 from strandline.jobs.model.relation import Relation

@@ -24,10 +24,9 @@ from infra.house.plan import ROOT
 from strandline.jobs.cli.main import app
 from strandline.jobs.functions.aggregates.registry import _SYNONYMS, FUNCTIONS
 from strandline.jobs.functions.registry import SCALARS
-from strandline.jobs.functions.scalars.arrays import ARRAYS
+from strandline.jobs.functions.scalars.arrays import ARRAYS, HIGHER_ORDER
 from strandline.jobs.functions.scalars.bytes import BYTES, DIGESTS
 from strandline.jobs.functions.scalars.contract import Scalar
-from strandline.jobs.functions.scalars.higher_order import HIGHER_ORDER
 from strandline.jobs.functions.scalars.json import JSON
 from strandline.jobs.functions.scalars.maps import MAPS
 from strandline.jobs.functions.scalars.numbers import NUMBERS

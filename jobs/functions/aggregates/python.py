@@ -18,8 +18,8 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges
-from strandline.jobs.functions.python.batches import item_type
-from strandline.jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
+from strandline.jobs.functions.declared import FINISH, FOLD, MERGE, part_of, registered
+from strandline.jobs.functions.python import item_type
 from strandline.jobs.functions.scalars.contract import takes
 from strandline.jobs.model.definitions import Function
 from strandline.jobs.model.errors import TypeMismatch

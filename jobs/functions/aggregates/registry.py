@@ -18,7 +18,6 @@ from strandline.jobs.functions.aggregates.bag import (
     Percentile,
     WithDistinct,
 )
-from strandline.jobs.functions.aggregates.by_offset import ByOffset
 from strandline.jobs.functions.aggregates.collections import (
     Attr,
     CollectList,
@@ -29,7 +28,7 @@ from strandline.jobs.functions.aggregates.collections import (
     OrderedText,
 )
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound
-from strandline.jobs.functions.aggregates.extremes import Extreme, ExtremeBy, TopK, TopKDistinct
+from strandline.jobs.functions.aggregates.extremes import ByOffset, Extreme, ExtremeBy, TopK, TopKDistinct
 from strandline.jobs.functions.aggregates.linear import AllOrAny, Avg, Count, Sum, SumList
 from strandline.jobs.functions.aggregates.of_values import HistogramOfValues, ListOfValues, PercentileOfValues
 from strandline.jobs.functions.aggregates.python import CustomAggregate

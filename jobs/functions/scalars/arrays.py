@@ -1,4 +1,8 @@
-"""Functions over arrays. NULL is an item like others, and equal to NULL; items are numbered from 1."""
+"""Functions over arrays, and those that take a lambda over an array or a map (TRANSFORM, FILTER, REDUCE).
+
+NULL is an item like others, and equal to NULL; items are numbered from 1.
+`jobs.query.expressions.nested` elaborates the calls of those that take a lambda.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,34 @@ from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_many
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType
+
+FORMS = {
+    "TRANSFORM": "TRANSFORM(array, x => …) or TRANSFORM(map, (k, v) => …, (k, v) => …)",
+    "FILTER": "FILTER(array, x => …) or FILTER(map, (k, v) => …)",
+    "REDUCE": "REDUCE(array, state, (s, x) => …) or REDUCE(map, state, (s, k, v) => …)",
+}
+"""The forms of a call, for each function."""
+
+OF_ARRAY = "of_array"
+"""The mark, among a Bracket's `meta`, of an element of an ARRAY; without it one of a MAP."""
+
+
+def _by_function(name: str, types: Types) -> tuple[Types, SqlType]:
+    raise InvalidQuery(f"{name} takes a function", hint=FORMS[name])
+
+
+HIGHER_ORDER = (
+    Scalar("TRANSFORM", _by_function, "transform", "list_transform"),
+    Scalar("FILTER", _by_function, "filter", "list_filter"),
+    # NULL as the state gives NULL, and NULL as the array gives the state.
+    Scalar(
+        "REDUCE",
+        _by_function,
+        "CASE WHEN {1} IS NULL OR {0} IS NULL THEN {1} ELSE aggregate({0}, {1}, {2}) END",
+        "CASE WHEN {1} IS NULL OR {0} IS NULL THEN {1} ELSE list_reduce({0}, {2}, {1}) END",
+    ),
+)
+
 
 # The first of equal items stays as it is: -0.0 too, which equals 0.0.
 _DISTINCT = "list_filter({0}, lambda __x, __i: list_position({0}, __x) = __i)"

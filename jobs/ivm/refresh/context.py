@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.ivm.refresh.runtime import Span
     from strandline.jobs.model.settings import EngineChoice
     from strandline.state_store.commits import Head, TableVersion

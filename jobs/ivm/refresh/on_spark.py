@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import Dialect, engine_of, listed
-from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.python import register_elementary
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.stored import consolidated, spec_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View

@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.model.definitions import InsertQuery
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.subjects import Opened, Subject
-    from strandline.jobs.query.recompute.text import Fate
+    from strandline.jobs.query.recompute.context import Fate
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import TableVersion, Trimmed
     from strandline.state_store.layout import LakeLayout

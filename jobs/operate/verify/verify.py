@@ -31,7 +31,7 @@ from sqlglot import exp
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.functions.failing_rows import BREAKS
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW

@@ -15,13 +15,13 @@ from strandline.jobs.functions.aggregates.bag import Percentile
 from strandline.jobs.functions.aggregates.collections import ORDERED, Ordered
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, AggregateFunction, Bound, canonical, functions
-from strandline.jobs.functions.python.declared import function_at
+from strandline.jobs.functions.declared import function_at
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType
-from strandline.jobs.query.expressions.orders import has_order, order_key
+from strandline.jobs.query.expressions.nested import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, levels_out
 from strandline.jobs.sql.dialect import OuterValue, position_of, sql_of

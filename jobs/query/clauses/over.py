@@ -46,9 +46,9 @@ from strandline.jobs.query.clauses.frames import (
 )
 from strandline.jobs.query.clauses.partitions_apart import Partition
 from strandline.jobs.query.expressions.casts import converted, widened
+from strandline.jobs.query.expressions.coercion import is_constant
 from strandline.jobs.query.expressions.infer import Aggregate, infer
-from strandline.jobs.query.expressions.nested import is_constant
-from strandline.jobs.query.expressions.orders import has_order, order_key
+from strandline.jobs.query.expressions.nested import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import Inputs
 from strandline.jobs.sql.dialect import position_of, sql_of

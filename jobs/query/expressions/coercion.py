@@ -1,8 +1,11 @@
-"""Coercion of literals to the type of the values beside them, as in ksqlDB.
+"""Coercion of literals to the type of the values beside them, as in ksqlDB; and calls of functions over such arguments.
 
 x IN (1, 2.5, '3')                  the text is read as a number
 GREATEST(clock, '09:16:00')         as a time
 ARRAY['3', NULL] beside ARRAY<INT>  item by item
+
+A rewrite of one function into others types its arguments once, and calls the others over what came of it: an elaborated
+expression may read columns that no name of the query means, such as that of a subquery that stands for a value.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from strandline.jobs.functions.scalars.contract import common
+from strandline.jobs.functions.registry import find
+from strandline.jobs.functions.scalars.contract import Scalar, common
 from strandline.jobs.model import types as t
-from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.arithmetic import literal, negated
 from strandline.jobs.query.expressions.casts import converted, widened
 from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.types_text import data_type
 
 _READERS: dict[BaseType, Callable[[str], object]] = {
     BaseType.DATE: lambda text: dt.date.fromisoformat(_whole_date(text)),
@@ -169,3 +175,41 @@ def _is_null(node: exp.Expression) -> bool:
 def _paired(name: str, keys: Sequence[exp.Expression], values: Sequence[exp.Expression]) -> exp.Anonymous:
     pairs = [exp.PropertyEQ(this=key.copy(), expression=value) for key, value in zip(keys, values, strict=True)]
     return exp.Anonymous(this=name, expressions=pairs)
+
+
+def is_constant(node: exp.Expression) -> bool:
+    """True if the expression is a literal, perhaps with a sign."""
+    return isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
+
+
+def called(name: str, *arguments: Typed) -> Typed:
+    """The call of a registered function. Raises as `call_of`."""
+    scalar = find(name)
+    assert scalar is not None, name
+    return call_of(scalar, name, arguments)
+
+
+def call_of(scalar: Scalar, name: str, arguments: Sequence[Typed]) -> Typed:
+    """The call of a function under the name that was written.
+
+    Raises:
+        TypeMismatch: the arguments do not fit.
+        InvalidQuery: one must be a constant, or is a constant that the function does not know.
+    """
+    values = together(arguments) if scalar.alike else list(arguments)
+    scalar = _for_types(scalar, values)
+    wanted, result = scalar.signature(name, tuple(each.type for each in values))
+    parts = [widened(each, sql_type).expression for each, sql_type in zip(values, wanted, strict=True)]
+    for index in scalar.constant:
+        if index < len(parts) and not is_constant(parts[index]):
+            raise InvalidQuery(f"argument {index + 1} of {name} must be a constant, not {sql_of(parts[index])}")
+    if scalar.check is not None:
+        scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
+    made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
+    return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
+
+
+def _for_types(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
+    """The function, or the one that replaces it for arguments of that type."""
+    base = next((each.type.base for each in arguments if each.type.base is not BaseType.NULL), BaseType.NULL)
+    return find(dict(scalar.instead).get(base, "")) or scalar

@@ -17,7 +17,7 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions import durations
 from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened
 from strandline.jobs.query.expressions.coercion import as_time, shared_type, together
-from strandline.jobs.query.expressions.orders import has_order, is_key, order_key
+from strandline.jobs.query.expressions.nested import has_order, is_key, order_key
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from strandline.jobs.sql.clauses import BACKSLASH, pattern_literal
 from strandline.jobs.sql.dialect import sql_of

@@ -19,8 +19,8 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal, times_interval
-from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
+from strandline.jobs.query.expressions.coercion import called
 from strandline.jobs.query.expressions.scope import Infer, Typed, binary
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.time_clauses import IntervalNode

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.functions.python.declared import function_at, scalar_of
+from strandline.jobs.functions.declared import function_at, scalar_of
 from strandline.jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
+from strandline.jobs.functions.scalars.arrays import FORMS as LAMBDA_FORMS
 from strandline.jobs.functions.scalars.contract import TOTAL, common
 from strandline.jobs.functions.scalars.decimals import is_wide
-from strandline.jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.tables import alike
@@ -33,8 +33,8 @@ from strandline.jobs.query.expressions.arithmetic import (
     shifted,
     with_interval,
 )
-from strandline.jobs.query.expressions.calls import call_of
 from strandline.jobs.query.expressions.casts import asked, converted, is_asked, widened
+from strandline.jobs.query.expressions.coercion import call_of
 from strandline.jobs.query.expressions.comparisons import CONDITIONS
 from strandline.jobs.query.expressions.durations import no_value
 from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, higher_order

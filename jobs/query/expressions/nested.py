@@ -1,4 +1,14 @@
-"""Elaboration of ARRAY, MAP and STRUCT: constructors, access, EXPLODE, and TRANSFORM, FILTER and REDUCE over them."""
+"""Elaboration of ARRAY, MAP and STRUCT: constructors, access, EXPLODE, their order, and TRANSFORM, FILTER and REDUCE.
+
+The order of ARRAYs and STRUCTs: the first items or fields that differ decide, and NULL is greater than any value
+there, as in DuckDB. Spark takes NULL for the least. So what is ordered, on both engines, is a key:
+
+    [1, NULL]              [{__n0: false, __v0: 1}, {__n0: true, __v0: NULL}]
+    {a: 1, b: NULL}        {__n0: false, __v0: 1, __n1: true, __v1: NULL}
+
+A NULL in the place of the whole value stays NULL, and goes where ORDER BY says. By its names a key is known where an
+expression is elaborated again: it orders itself.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +17,19 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from strandline.jobs.engines.arrays import has_map
+from strandline.jobs.functions.scalars.arrays import FORMS, OF_ARRAY
 from strandline.jobs.functions.scalars.contract import common
-from strandline.jobs.functions.scalars.higher_order import FORMS, OF_ARRAY
 from strandline.jobs.functions.scalars.maps import pairs_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.casts import converted, entries, widened
-from strandline.jobs.query.expressions.coercion import shared_type
+from strandline.jobs.query.expressions.coercion import is_constant, shared_type
 from strandline.jobs.query.expressions.scope import Infer, Rules, Typed
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.trees import call, identifier
+from strandline.jobs.sql.trees import call, identifier, is_not_null
 
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:
@@ -137,11 +148,6 @@ def _pairs(node: exp.Anonymous, form: str) -> list[tuple[exp.Expression, exp.Exp
 def _key(node: exp.Expression) -> exp.Expression:
     """The key of a MAP's entry: a bare name there is a column."""
     return exp.Column(this=node.copy()) if isinstance(node, exp.Identifier) else node
-
-
-def is_constant(node: exp.Expression) -> bool:
-    """True if the expression is a literal, perhaps with a sign."""
-    return isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
 
 
 NESTED: Rules = {exp.Bracket: _element, exp.Dot: _field, exp.Array: _array}
@@ -330,3 +336,45 @@ class _Call:
         if any("." in each for each in names):
             raise InvalidQuery(f"a variable has no dot in its name: {sql_of(function)}")  # columns of inputs have one
         return names
+
+
+def has_order(sql_type: SqlType) -> bool:
+    """True if values of a nested type can be ordered: maps, and what holds some, cannot."""
+    return sql_type.is_nested and not has_map(sql_type) and not is_key(sql_type)
+
+
+def is_key(sql_type: SqlType) -> bool:
+    """True for the type of a key."""
+    inside = sql_type.args[0] if sql_type.base is BaseType.ARRAY else sql_type
+    return inside.base is BaseType.STRUCT and inside.fields[0][0] == "__n0"
+
+
+def order_key(value: Typed, typed: Infer) -> Typed:
+    """What orders a value on both engines alike; a plain value orders itself, and a bare NULL nothing, like 1."""
+    if value.type.base is BaseType.NULL:
+        return typed(exp.Literal.number(1))
+    return typed(_key_of(value.expression, value.type, 0)) if has_order(value.type) else value
+
+
+def _key_of(node: exp.Expr, sql_type: SqlType, depth: int) -> exp.Expr:
+    match sql_type.base:
+        case BaseType.ARRAY:
+            item = identifier(f"__inside{depth}")
+            inside = _struct_of_keys([(exp.Column(this=item), sql_type.args[0])], depth + 1)
+            return call("TRANSFORM", node, exp.Lambda(this=inside, expressions=[item.copy()]))
+        case BaseType.STRUCT:
+            whole = exp.Paren(this=node.copy())
+            fields = [(exp.Dot(this=whole.copy(), expression=identifier(name)), of) for name, of in sql_type.fields]
+            return exp.Case(ifs=[exp.If(this=is_not_null(whole), true=_struct_of_keys(fields, depth))])
+        case _:
+            return node.copy()
+
+
+def _struct_of_keys(parts: Sequence[tuple[exp.Expr, SqlType]], depth: int) -> exp.Expr:
+    """Of each item or field whether it is NULL, then its own key."""
+    members: list[exp.Expr] = []
+    for place, (node, sql_type) in enumerate(parts):
+        is_null = exp.Is(this=node.copy(), expression=exp.Null())
+        members.append(exp.PropertyEQ(this=identifier(f"__n{place}"), expression=is_null))
+        members.append(exp.PropertyEQ(this=identifier(f"__v{place}"), expression=_key_of(node, sql_type, depth)))
+    return call("STRUCT", *members)

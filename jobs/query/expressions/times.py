@@ -13,8 +13,8 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.arithmetic import arithmetic, literal
-from strandline.jobs.query.expressions.calls import called
 from strandline.jobs.query.expressions.casts import converted
+from strandline.jobs.query.expressions.coercion import called
 from strandline.jobs.query.expressions.durations import extracted_of_length, is_length, unit_of
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.sql.dialect import sql_of

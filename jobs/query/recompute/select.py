@@ -45,8 +45,11 @@ from strandline.jobs.model.types import BIGINT, DOUBLE, INT
 from strandline.jobs.query.inputs import mark_name, marks_in
 from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, identity
 from strandline.jobs.query.recompute.calls import Written, call_text
-from strandline.jobs.query.recompute.failed_rows import (
+from strandline.jobs.query.recompute.context import (
     ROW_FAILS,
+    Fate,
+    FrozenJoin,
+    Recomputation,
     check_of,
     check_of_groups,
     condition,
@@ -67,7 +70,6 @@ from strandline.jobs.query.recompute.from_where import (
     meta_column,
     rows,
 )
-from strandline.jobs.query.recompute.text import Fate, FrozenJoin, Recomputation
 
 
 def recompute_sql(
@@ -100,7 +102,7 @@ def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), i
     """The text of a query; `more` are meta columns wanted beside the outputs.
 
     Args:
-        is_open: with the flags of `jobs.query.recompute.failed_rows`.
+        is_open: with the flags of `jobs.query.recompute.context`.
     """
     if isinstance(query, SetOperation):
         return _set_operation(query, recompute, more, is_open=is_open)

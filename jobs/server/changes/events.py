@@ -21,9 +21,8 @@ from threading import Condition, Lock
 from typing import TYPE_CHECKING, Final, Literal
 
 from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, TimeLimit, TooLarge
-from strandline.jobs.serve.format import json_line, to_json
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.results import Tombstone, Weighted
+from strandline.jobs.serve.results import Tombstone, Weighted, json_line, to_json
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits, Terms
 from strandline.jobs.server.queries.pool import Queries
 from strandline.state_store.errors import VersionGone

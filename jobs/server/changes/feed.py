@@ -14,9 +14,9 @@ from threading import Event as Signal
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from strandline.jobs.serve.consistent_snapshot import Notes, age_ms, instant, reflected
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.serve.reflected import Notes, age_ms, instant, reflected
 from strandline.jobs.server.changes.events import (
     IDENTITY_LETTERS,
     Form,
@@ -32,8 +32,8 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from strandline.jobs.functions.python.register import Library
-    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.functions.python import Library
+    from strandline.jobs.serve.consistent_snapshot import Reflected
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.serve.topics import Topics
     from strandline.jobs.server.changes.events import VersionProcesses

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.serve.topics import Topics

@@ -19,8 +19,8 @@ from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable, SqlErr
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve import errors as serving
-from strandline.jobs.serve.format import to_json
-from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.serve.consistent_snapshot import age_ms, instant
+from strandline.jobs.serve.results import to_json
 from strandline.jobs.server.http.requests import server_of
 from strandline.jobs.sql.size import too_deep
 from strandline.state_store import errors as store
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
-    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Reflected
     from strandline.jobs.serve.topics import Lag
 
 

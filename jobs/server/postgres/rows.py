@@ -19,8 +19,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.model.types import BaseType, SqlType
-from strandline.jobs.serve.format import to_json
-from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.results import python_rows, to_json
 from strandline.jobs.server.postgres.wire_types import BINARY_FORMAT, TEXT_FORMAT, element_of, oid_of
 
 if TYPE_CHECKING:

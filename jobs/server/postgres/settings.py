@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.reflected import age_ms, instant
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 

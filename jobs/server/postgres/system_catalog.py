@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.relations import visible_relation
 from strandline.jobs.catalog.stored_names import shown_text
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, View
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot

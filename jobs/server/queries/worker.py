@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from strandline.jobs.catalog.stored_names import as_stored
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.partial.pull import answer
@@ -26,7 +26,7 @@ from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.pull import Answer, columns_of, plan_pull
 from strandline.jobs.serve.query_engine import QueryDatabase
-from strandline.jobs.serve.values import array_texts, object_texts
+from strandline.jobs.serve.results import array_texts, object_texts
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Explain, Select

@@ -24,9 +24,9 @@ from starlette.responses import Response, StreamingResponse
 from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.catalogued import names_read
+from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused, Unauthenticated
-from strandline.jobs.serve.format import to_json
-from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.serve.results import to_json
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.changes.hub import SubscriptionRequest
 from strandline.jobs.server.http.answers import (

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.results import to_json
 from strandline.jobs.server.http.requests import allowed, server_of
 
 if TYPE_CHECKING:

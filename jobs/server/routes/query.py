@@ -10,9 +10,9 @@ from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.format import to_json
-from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.serve.results import to_json
 from strandline.jobs.serve.terms import Least
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.http.answers import ARROW, About, joined_rows, wants_arrow

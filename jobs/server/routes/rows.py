@@ -20,9 +20,9 @@ from strandline.jobs.partial.view import keys_of, rows_of
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.lookup import Lookup
 from strandline.jobs.serve.pull import answer, plan_pull
+from strandline.jobs.serve.results import RowText
 from strandline.jobs.serve.terms import Least, Terms, no_versions
 from strandline.jobs.serve.topics import staleness
-from strandline.jobs.serve.values import RowText
 from strandline.jobs.server.http.answers import About, VersionAnswers, arrow_rows, many_rows, one_row, wants_arrow
 from strandline.jobs.server.http.direct import DirectRoute, answered
 from strandline.jobs.server.http.requests import (
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope, Send
 
     from strandline.jobs.model.relation import Relation
-    from strandline.jobs.serve.consistent_snapshot import Pinned
-    from strandline.jobs.serve.reflected import Reflected
+    from strandline.jobs.serve.consistent_snapshot import Pinned, Reflected
     from strandline.jobs.server.state.replicas import Followed
     from strandline.jobs.server.state.server import Server
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.format import to_json
+from strandline.jobs.serve.results import to_json
 from strandline.jobs.server.http.requests import (
     body_of,
     check_json,

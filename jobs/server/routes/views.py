@@ -18,9 +18,9 @@ from strandline.jobs.catalog.stored_names import shown_text
 from strandline.jobs.expect.validate import POLICY, read_docs
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.serve.format import to_json
-from strandline.jobs.serve.reflected import age_ms, instant
+from strandline.jobs.serve.results import to_json
 from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.requests import named, reader_of, server_of
 from strandline.jobs.server.routes.operating import readiness

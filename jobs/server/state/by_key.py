@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.serve.keyed import NotByKey, keyed_plan
+from strandline.jobs.serve.results import RowText, shown
 from strandline.jobs.serve.shape import shape_of
-from strandline.jobs.serve.values import RowText, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.catalogued import Catalogued
-    from strandline.jobs.serve.consistent_snapshot import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned, Reflected
     from strandline.jobs.serve.keyed import KeyedPlan
-    from strandline.jobs.serve.reflected import Reflected
     from strandline.jobs.serve.shape import Shape
     from strandline.jobs.serve.terms import Least
     from strandline.jobs.server.access.options import Token

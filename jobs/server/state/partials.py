@@ -21,7 +21,7 @@ from strandline.state_store.errors import StrandlineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from strandline.jobs.functions.python.register import Library
+    from strandline.jobs.functions.python import Library
     from strandline.jobs.serve.catalogued import Catalogued
     from strandline.jobs.serve.terms import QueryLimits
     from strandline.state_store.layout import LakeLayout

@@ -24,8 +24,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
+from strandline.jobs.serve.consistent_snapshot import Notes, Reflected, reflected
 from strandline.jobs.serve.keyed import NotByKey
-from strandline.jobs.serve.reflected import Notes, Reflected, reflected
 from strandline.jobs.serve.watch import Poller
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import newest_version

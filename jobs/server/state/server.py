@@ -11,12 +11,11 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.catalogued import Catalogued
-from strandline.jobs.serve.consistent_snapshot import pin
+from strandline.jobs.serve.consistent_snapshot import Reflected, pin, reflected
 from strandline.jobs.serve.errors import NotYet
-from strandline.jobs.serve.reflected import Reflected, reflected
 from strandline.jobs.serve.topics import Topics
 from strandline.jobs.serve.watch import CommitWatch, Poller
 from strandline.jobs.server.access.options import EVERYTHING, Token, Tokens

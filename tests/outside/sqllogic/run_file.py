@@ -25,8 +25,7 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
-from strandline.jobs.serve.results import Rows
-from strandline.jobs.serve.values import python_rows
+from strandline.jobs.serve.results import Rows, python_rows
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader

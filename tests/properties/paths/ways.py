@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from strandline.jobs.catalog.relations import visible_relation
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model import tables
 from strandline.jobs.model.errors import RangeInseparable

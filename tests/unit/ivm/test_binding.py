@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm import binding
 from strandline.jobs.ivm.binding import Binding, BoundText, EmptyTables
 from strandline.jobs.model.errors import ConditionLost, NotBound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.definitions import View
 from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.pull import Upqueries

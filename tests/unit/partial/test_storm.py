@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.partial.pull import Key, Upqueries
 from strandline.jobs.partial.view import PartialView

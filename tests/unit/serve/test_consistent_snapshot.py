@@ -7,9 +7,8 @@ import random
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.serve.consistent_snapshot import newest_snapshot
+from strandline.jobs.serve.consistent_snapshot import newest_snapshot, reflected
 from strandline.jobs.serve.errors import NoConsistentSnapshot
-from strandline.jobs.serve.reflected import reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log

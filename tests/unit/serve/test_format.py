@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.jobs.serve.format import TextTable, cell, display_width, json_line, to_json
+from strandline.jobs.serve.results import TextTable, cell, display_width, json_line, to_json
 
 UTC = dt.UTC
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 
 from strandline.jobs.model import types as t
-from strandline.jobs.serve.format import json_line, to_json
-from strandline.jobs.serve.values import array_texts, object_texts, python_rows
+from strandline.jobs.serve.results import array_texts, json_line, object_texts, python_rows, to_json
 
 COLUMNS = {
     "a": (t.BIGINT, st.integers(-(2**63), 2**63 - 1)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.query.clauses.read import read_query

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.partial.pull import answer

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.serve.consistent_snapshot import newest_snapshot
-from strandline.jobs.serve.reflected import reflected
+from strandline.jobs.serve.consistent_snapshot import newest_snapshot, reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from strandline.state_store.delta import log, reader

@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve import watch as watches
 from strandline.jobs.serve.errors import ChangesGone, Unauthenticated

@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import watch
 from strandline.jobs.serve.catalogued import Catalogued
-from strandline.jobs.serve.reflected import reflected
+from strandline.jobs.serve.consistent_snapshot import reflected
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.functions.python.register import Library
+from strandline.jobs.functions.python import Library
 from tests.support.examples import examples
 from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call
 from tests.support.rule_harness import RuleBench, multiset

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.functions.scalars.time_patterns import for_spark, read, reading, written
-from strandline.jobs.functions.scalars.time_writing import formatted
+from strandline.jobs.functions.scalars.time_texts import formatted
 from strandline.jobs.model.errors import InvalidQuery
 
 _START = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as DuckDB gives a TIMESTAMP

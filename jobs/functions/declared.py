@@ -1,6 +1,6 @@
 """Functions that users wrote, as the language sees them: their types, their names, and the calls of them.
 
-`jobs.functions.python.batches` runs them. In the text of a stage they have `registered` names, so that they never clash
+`jobs.functions.python` runs them. In the text of a stage they have `registered` names, so that they never clash
 with a function of an engine.
 """
 

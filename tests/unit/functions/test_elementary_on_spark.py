@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from strandline.jobs.functions.python.register import register_elementary
+from strandline.jobs.functions.python import register_elementary
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model.errors import EngineRefused
 from tests.support.function_cases import elaborated

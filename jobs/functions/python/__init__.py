@@ -1,1 +1,0 @@
-"""The functions that users write in Python: declared, loaded, called by both engines."""
