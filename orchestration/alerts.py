@@ -27,7 +27,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from strandline.jobs.model.options import Severity
+from strandline.jobs.model.definitions import Severity
 from strandline.jobs.model.settings import AlertSettings, Settings
 from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledgements, alerts, forget
 from strandline.state_store.delta.log import now_ms

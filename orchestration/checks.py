@@ -24,8 +24,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.expect.validate import validate, write_docs
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
-from strandline.jobs.model.options import Expectation, Ownership
+from strandline.jobs.model.definitions import Definition, Expectation, InsertQuery, Ownership, Source, View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.backup.image import numbers
 from strandline.jobs.operate.drills.history import DrillResult, record

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.definitions import Ownership
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.name_map import NameMap

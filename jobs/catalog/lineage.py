@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strandline.jobs.catalog.name_map import NameMap
-    from strandline.jobs.model.definitions import Definition
-    from strandline.jobs.model.options import State
+    from strandline.jobs.model.definitions import Definition, State
     from strandline.jobs.model.stage import Plan
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.model.options import Severity
+from strandline.jobs.model.definitions import Severity
 from strandline.state_store.commits import Head, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState
@@ -28,7 +28,7 @@ from strandline.state_store.stored_state import members_in, sealed_members
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.jobs.model.options import Expectation
+    from strandline.jobs.model.definitions import Expectation
     from strandline.state_store.layout import LakeLayout
 
 

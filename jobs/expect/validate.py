@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
 
-    from strandline.jobs.model.options import Expectation
+    from strandline.jobs.model.definitions import Expectation
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
 

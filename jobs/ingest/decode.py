@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 from strandline.jobs.ingest.debezium import ChangeRecords, open_changes
 from strandline.jobs.ingest.foreign.data_files import as_type, partition_values
 from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
-from strandline.jobs.ingest.formats.format import open_format
-from strandline.jobs.ingest.formats.timestamps import reader
+from strandline.jobs.ingest.formats.format import open_format, reader
 from strandline.jobs.ingest.logs.foreign_log import RowRecords
 from strandline.jobs.ingest.offsets import NEVER, RANGE_TYPE, RangeTotals
 from strandline.jobs.model import types as t

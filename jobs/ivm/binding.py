@@ -29,9 +29,8 @@ from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.ivm.spark_names import proved
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View, ViewOptions
 from strandline.jobs.model.errors import NotBound, NotSupported
-from strandline.jobs.model.options import ViewOptions
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Input, Stage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of

@@ -47,7 +47,7 @@ from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import Explain
 
 if TYPE_CHECKING:
-    from strandline.jobs.model.options import Refresh
+    from strandline.jobs.model.definitions import Refresh
 
 
 def explain(statement: Explain, catalog: Catalog) -> str:

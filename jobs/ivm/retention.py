@@ -19,8 +19,7 @@ from strandline.jobs.ivm.refresh.context import Heads, Owner
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.maintenance import looks_back
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.options import LogRetention, ViewOptions
+from strandline.jobs.model.definitions import InsertQuery, LogRetention, Source, View, ViewOptions
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, inputs_of
 from strandline.state_store import leases
 from strandline.state_store.commits import Head

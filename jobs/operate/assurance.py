@@ -24,8 +24,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import stage_tables
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.freshness import Waiting

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.model.options import State
+    from strandline.jobs.model.definitions import State
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.partial.pull import Key
     from strandline.jobs.run.schedule import RefreshUnit

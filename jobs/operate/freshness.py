@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.ingest.topics import waiting_since
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
-from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.definitions import Definition, InsertQuery, Ownership, Source, View
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader

@@ -27,8 +27,7 @@ from strandline.jobs.catalog.relations import letters_of, stage_tables
 from strandline.jobs.expect.approvals import Verdict, read_approval
 from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.definitions import InsertQuery, Ownership, Source, View
 from strandline.jobs.operate.verify.findings import counted
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import log as delta_log
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.definitions import Definition
-    from strandline.jobs.model.options import Severity
+    from strandline.jobs.model.definitions import Definition, Severity
     from strandline.jobs.operate.freshness import Waiting
     from strandline.jobs.run.heartbeat import Heartbeat
     from strandline.state_store.layout import LakeLayout

@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.approvals import read_approval
 from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.operate.health_checks import HealthChecks
 from strandline.jobs.run.heartbeat import read_beat
@@ -52,7 +51,7 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from strandline.jobs.model.options import Severity
+    from strandline.jobs.model.definitions import Severity
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.heartbeat import Heartbeat
     from strandline.state_store.paths import LakePath

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.definitions import View
-    from strandline.jobs.model.options import ErrorPolicy
+    from strandline.jobs.model.definitions import ErrorPolicy, View
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.recompute.context import Fate
 

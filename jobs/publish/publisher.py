@@ -401,6 +401,6 @@ def open_topic(source: Source, settings: Settings, lake: LakeLayout) -> Changelo
         from strandline.jobs.publish.kafka_topic import KafkaTopic
 
         return KafkaTopic(source, settings, lake)
-    from strandline.jobs.publish.local_topic import LocalTopic
+    from strandline.jobs.publish.topic import LocalTopic
 
     return LocalTopic(source, settings, lake)

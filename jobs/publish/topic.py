@@ -1,12 +1,16 @@
 """The interface of a changelog topic: its position, which is what it holds, and writing on from there, exactly once.
 
 ChangelogTopic ── KafkaTopic    one transaction of Kafka for each write (strandline.jobs.publish.kafka_topic)
-               └─ LocalTopic    one segment of the lake's own log for each write (strandline.jobs.publish.local_topic)
+               └─ LocalTopic    one segment of the lake's own log for each write (below)
 
 The changelog topic that a view declares: `WITH (KAFKA_TOPIC = 'name', …)`, as a source that could read it.
 
 A record's key is the columns that identify a row, its value the others; so the same formats write the topic and read
 it back, here and wherever `CREATE TABLE … WITH (KAFKA_TOPIC = 'name')` declares it again.
+
+The position in a topic of the lake's own log stands in a header of the last record that a write brings to a partition,
+with the write's number: of the partitions' last records, the one with the greatest number says what the topic holds. A
+segment is appended only where the topic ends as this publisher knows it, so a second one is found out before it writes.
 
 The errors of changelog topics: what keeps a view's changes from its topic, or its rows from coming back from there.
 
@@ -26,17 +30,23 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import partition_for
+from strandline.jobs.ingest.logs.open import remember
 from strandline.jobs.model.definitions import Source, View
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import Action, CorruptState, StrandlineError
+from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from strandline.jobs.ingest.logs.log import Log, Record
     from strandline.jobs.model.definitions import Definition
+    from strandline.jobs.model.settings import Settings
     from strandline.state_store.commits import Head
+    from strandline.state_store.layout import LakeLayout
 
 
 class PublishError(StrandlineError):
@@ -236,3 +246,81 @@ def hidden_keys(view: View) -> tuple[str, ...]:
     """The columns that identify a row and are not visible: a topic without them could not tell rows apart."""
     visible = {column.name for column in view.columns}
     return tuple(name for name in view.row_key if name not in visible)
+
+
+POSITION: Final = "strandline.position"
+
+
+class LocalTopic:
+    """See `ChangelogTopic`. The lake's own topics are never compacted: every change stays."""
+
+    def __init__(self, source: Source, settings: Settings, lake: LakeLayout) -> None:
+        self.source = source
+        self.log = LocalLog(lake)
+        self._settings = settings
+        self._lake = lake
+        self._ends: Mapping[int, int] | None = None
+        self._writes = 0
+
+    def position(self) -> Position | None:
+        if not self.log.exists(self.source.topic):
+            return None
+        found = self._last(self.log.end_offsets(self.source.topic))
+        return found[1] if found is not None else None
+
+    def begin(self) -> None:
+        self.log.ensure_topic(self.source.topic, self.source.partitions)
+        remember(self._settings, self._lake)
+        self._ends = self.log.end_offsets(self.source.topic)
+        found = self._last(self._ends)
+        self._writes = found[0] if found is not None else 0
+
+    def write(self, records: Iterable[Record], position: Position) -> int:
+        """As the interface says; without a record nothing is written, and the position stays what it was."""
+        assert self._ends is not None, "begin comes first"
+        listed = list(records)
+        if not listed:
+            return 0
+        failpoint("before-publish")
+        marked = self._marked(listed, position, len(self._ends))
+        places = self.log.produce_after(self.source.topic, marked, self._ends)
+        if places is None:
+            raise PublisherFenced(
+                f"another process wrote to the topic '{self.source.topic}'",
+                where=str(self._lake.topic(self.source.topic)),
+                hint="end it, or give the view a topic of its own",
+            )
+        failpoint("after-publish")
+        self._writes += 1
+        self._ends = {**self._ends, **{partition: offset + 1 for partition, offset in places}}
+        return len(listed)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _marked(self, records: Sequence[Record], position: Position, partitions: int) -> list[Record]:
+        """The records with their partitions; the last one of each says the position."""
+        placed = [replace(each, partition=partition_for(each.key, partitions, 0)) for each in records]
+        last = {each.partition: place for place, each in enumerate(placed)}
+        stated = json.dumps({"write": self._writes + 1, "position": position.to_json()}).encode()
+        for place in last.values():
+            placed[place] = replace(placed[place], headers=(*placed[place].headers, (POSITION, stated)))
+        return placed
+
+    def _last(self, ends: Mapping[int, int]) -> tuple[int, Position] | None:
+        """The number of the last write, and the position that it led to."""
+        found: list[tuple[int, Position]] = []
+        for partition, end in ends.items():
+            for run in self.log.read(self.source.topic, partition, max(end - 1, 0), end):
+                stated = dict(run.headers[-1] or ()).get(POSITION)
+                if stated is not None:
+                    found.append(self._read(stated))
+        return max(found, key=lambda each: each[0], default=None)
+
+    def _read(self, stated: bytes) -> tuple[int, Position]:
+        where = str(self._lake.topic(self.source.topic))
+        try:
+            body = json.loads(stated)
+            return int(body["write"]), Position.from_json(body["position"], where)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptState("a header of a changelog topic does not read back", where=where) from error

@@ -23,9 +23,8 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model import types as t
-from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.definitions import TICK, Source
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.options import TICK
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.sql.dialect import position_of

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from strandline.jobs.functions.failing import can_fail
-from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.relation import ITEM, ITSELF, Relation
 from strandline.jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
 from strandline.jobs.model.types import BaseType, SqlType

@@ -21,9 +21,8 @@ from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.ivm.refresh.refresh import refresh_stage
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Source, View
+from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.options import Ownership
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import adopt, remove_shared, shared_tables, unread
 from strandline.jobs.run.standby import catch_up, discard_former, discard_standby, standby_of, swap

@@ -44,8 +44,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lineage import column_origins
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.options import Ownership
+from strandline.jobs.model.definitions import InsertQuery, Ownership, Source, View
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

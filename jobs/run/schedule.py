@@ -33,9 +33,8 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.context import Owner
 from strandline.jobs.ivm.rules.stored import marked
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Definition, InsertQuery, Ownership, Source, View, ViewOptions
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.options import Ownership, ViewOptions
 from strandline.jobs.model.stage import Plan, Stage, inputs_of
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.errors import StoreError
@@ -44,7 +43,7 @@ from strandline.state_store.wording import quoted, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.options import Expectation
+    from strandline.jobs.model.definitions import Expectation
     from strandline.jobs.model.types import SqlType
     from strandline.state_store.layout import LakeLayout
 

@@ -16,9 +16,16 @@ import yaml
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View, gives_the_same_rows, same
+from strandline.jobs.model.definitions import (
+    OWNERSHIP_OPTIONS,
+    InsertQuery,
+    PlainView,
+    Source,
+    View,
+    gives_the_same_rows,
+    same,
+)
 from strandline.jobs.model.errors import InvalidQuery, OptionRefused, SqlError, SqlSyntaxError, UnknownName
-from strandline.jobs.model.options import OWNERSHIP_OPTIONS
 from strandline.jobs.session import catalog_changes
 from strandline.jobs.session.catalog_changes import OTHER_BEGUN, described
 from strandline.jobs.session.interpreter import Interpreter
@@ -393,7 +400,7 @@ def _rows(name: str, catalog: Catalog, lake: LakeLayout) -> int:
 #       expect:
 #         - expect_column_values_to_not_be_null: {column: place}
 #
-# Each entry says what a WITH option of the same name says (`jobs.model.options`), and is checked as one.
+# Each entry says what a WITH option of the same name says (`jobs.model.definitions`), and is checked as one.
 
 AnyStatement = TypeVar("AnyStatement", bound=Statement)
 

@@ -22,9 +22,8 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from strandline.jobs.model.definitions import InsertQuery, View
+from strandline.jobs.model.definitions import InsertQuery, Ownership, View
 from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
-from strandline.jobs.model.options import Ownership
 from strandline.jobs.session.apply import Applied, ApplyPlan, option_text, plan_of, rehearse
 from strandline.jobs.session.catalog_changes import Change
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter

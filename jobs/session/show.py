@@ -11,9 +11,8 @@ from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.stored_names import shown_text
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import InsertQuery, PlainView, Source, View
+from strandline.jobs.model.definitions import InsertQuery, Ownership, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.model.options import Ownership
 from strandline.jobs.serve.results import Document, Rows, TextTable, cell
 from strandline.jobs.session.catalog_changes import described
 from strandline.jobs.session.define.view_options import TOPIC_OPTIONS

@@ -177,8 +177,7 @@ def update(statement: Update, catalog: Catalog, settings: Settings, lake: LakeLa
         SourceBehind: the present rows are not known until the pipeline has run.
         Others: as `delete`; also for a SET of a key column, an unknown one, or one twice.
     """
-    from strandline.jobs.ingest.newest import newest_row
-    from strandline.jobs.ingest.produce import insert_rows
+    from strandline.jobs.ingest.produce import insert_rows, newest_row
 
     source = _table_of(statement, catalog)
     changed = _assigned(statement, source)

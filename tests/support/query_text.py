@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.clauses.read import read_query

@@ -1,7 +1,13 @@
-"""MIN, MAX, MIN_BY, MAX_BY, TOPK, TOPKDISTINCT: the best rows of a group.
+"""The rows of a group that decide: the greatest (MIN, MAX, MIN_BY, MAX_BY, TOPK, TOPKDISTINCT), or the last or first
+events (LATEST_BY_OFFSET, EARLIEST_BY_OFFSET).
 
-Not linear: when the best row is retracted, the group is computed again. Ties of MIN_BY and MAX_BY are decided by the
-value itself, so that the result is a function of the rows.
+Not linear: when a row that decides is retracted, the group is computed again. Ties of MIN_BY and MAX_BY are decided by
+the value itself, so that the result is a function of the rows.
+
+The order of events is `EVENT_ORDER`, a total order of a stream's events that agrees with the offsets of each partition;
+rows of a table have the place of their newest event. Every kept value carries its place, so that the result does not
+depend on how the events are cut into epochs, and a late event finds its place. Rows of one event (exploded, or joined
+with several others) are ordered by the value. Values are kept inside a struct: one that is NULL is told from no value.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from strandline.jobs.ivm.plan.map import map_stage, marked_stage
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, giving, named
 from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import ErrorPolicy, Semantics, State
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.options import ErrorPolicy, Semantics, State
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     AggregateStage,

@@ -26,9 +26,8 @@ from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, named, n
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.definitions import ErrorPolicy, InsertQuery, Semantics, Source, State, View, ViewOptions
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.options import ErrorPolicy, Semantics, State, ViewOptions
 from strandline.jobs.model.relation import COPY
 from strandline.jobs.model.stage import (
     AggregateCall,

@@ -14,8 +14,8 @@ from strandline.jobs.ivm.refresh.runtime import Span
 from strandline.jobs.ivm.rules.aggregate import recomputed
 from strandline.jobs.ivm.rules.recursive import grows
 from strandline.jobs.ivm.rules.stored import unmarked
+from strandline.jobs.model.definitions import Refresh
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.options import Refresh
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, RecursiveStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.commits import REBUILD

@@ -44,7 +44,7 @@ from strandline.jobs.sql.trees import Place, all_of, any_of, columns_in, replace
 
 if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads
-    from strandline.jobs.model.options import ErrorPolicy
+    from strandline.jobs.model.definitions import ErrorPolicy
 
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
     from strandline.jobs.ivm.refresh.guarded_stage import StageDecision
-    from strandline.jobs.model.options import Refresh
+    from strandline.jobs.model.definitions import Refresh
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import Head
 

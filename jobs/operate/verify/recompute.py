@@ -20,8 +20,7 @@ from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
 from strandline.jobs.ivm.rules.delta_join import all_rows
-from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.options import ViewOptions
+from strandline.jobs.model.definitions import Source, View, ViewOptions
 from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, ROW_HASH, TOMBSTONE, Relation
 from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.options import Expectation
+    from strandline.jobs.model.definitions import Expectation
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.stage import Stage
     from strandline.jobs.operate.verify.findings import Check

@@ -16,8 +16,8 @@ from strandline.jobs.functions.aggregates.collections import ORDERED, Ordered
 from strandline.jobs.functions.aggregates.python import CustomAggregate
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS, AggregateFunction, Bound, canonical, functions
 from strandline.jobs.functions.declared import function_at
+from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
-from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateCall
 from strandline.jobs.model.types import BaseType

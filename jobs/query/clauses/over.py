@@ -20,8 +20,8 @@ from strandline.jobs.functions.aggregates.registry import FUNCTIONS, canonical, 
 from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.functions.scalars.domains import REACH
 from strandline.jobs.model import types as t
+from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.stage import (
     AggregateCall,
     AggregateFramed,

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from strandline.jobs.functions.scalars.domains import meets
+from strandline.jobs.model.definitions import Expectation
 from strandline.jobs.model.errors import NotSupported, OptionRefused
-from strandline.jobs.model.options import Expectation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.expressions.infer import condition
 from strandline.jobs.query.expressions.scope import column

@@ -21,9 +21,8 @@ from sqlglot import exp
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import relation_of
 from strandline.jobs.functions.declared import attach
-from strandline.jobs.model.definitions import InsertQuery, Kind, Source, View
+from strandline.jobs.model.definitions import InsertQuery, Kind, Ownership, Semantics, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.options import Ownership, Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.block import check_order, read_block, read_in_order
 from strandline.jobs.query.clauses.from_clause import Context, check_reads

@@ -20,8 +20,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from strandline.jobs.model.definitions import Kind
-from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.definitions import Kind, Semantics
 from strandline.jobs.model.stage import Output
 from strandline.jobs.query.clauses.joins import Joins
 from strandline.jobs.query.inputs import ROWKEY, FromItem, Inputs, columns_equated, is_equality

@@ -21,7 +21,7 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.failing import FAILS, can_fail, failing, lenient, strict
 from strandline.jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
 from strandline.jobs.functions.render import lower
-from strandline.jobs.model.options import Semantics
+from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import SqlType

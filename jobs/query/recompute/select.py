@@ -28,8 +28,8 @@ from strandline.jobs.engines.engine import Dialect, all_rounds, engine_of, round
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
+from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.options import Semantics
 from strandline.jobs.model.relation import (
     EVENT_ORDER,
     ITSELF,

@@ -23,9 +23,8 @@ from uuid import uuid4
 from strandline.jobs.ingest.foreign.table import Origin, of_folder, origin_of
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import FOREIGN_OPTIONS, Column, Source
+from strandline.jobs.model.definitions import FOREIGN_OPTIONS, RETENTION_OPTIONS, Column, Source
 from strandline.jobs.model.errors import ForeignMissing, NotSupported, OptionRefused, TypeMismatch, UnknownName
-from strandline.jobs.model.options import RETENTION_OPTIONS
 from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved

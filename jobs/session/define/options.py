@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from strandline.jobs.ingest.formats.connect_values import DECIMAL_HANDLING, DECIMALS, PER_SECOND, TIME_PRECISION
-from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
-from strandline.jobs.ingest.formats.timestamps import check_timestamp_format
-from strandline.jobs.model.definitions import CHANGE_FORMATS, Column
+from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS, check_timestamp_format
+from strandline.jobs.model.definitions import CHANGE_FORMATS, NO_END, RETENTION_OPTIONS, TICK, Column
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from strandline.jobs.model.options import NO_END, RETENTION_OPTIONS, TICK
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.sql.syntax import Option
 from strandline.jobs.sql.time_clauses import interval_of

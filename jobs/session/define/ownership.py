@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
-from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.definitions import DOWNSTREAM, OWNERSHIP_OPTIONS, Column, Expectation, Ownership, Severity
 from strandline.jobs.model.errors import NotSupported, OptionRefused, UnknownName
-from strandline.jobs.model.options import DOWNSTREAM, OWNERSHIP_OPTIONS, Expectation, Ownership, Severity
 from strandline.jobs.session.define.options import allowed, error
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.syntax import Option

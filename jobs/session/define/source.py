@@ -19,9 +19,16 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import ALL_HEADERS, CHANGE_FORMATS, Column, InsertQuery, Kind, Source
+from strandline.jobs.model.definitions import (
+    ALL_HEADERS,
+    CHANGE_FORMATS,
+    Column,
+    InsertQuery,
+    Kind,
+    Source,
+    without_ownership,
+)
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError
-from strandline.jobs.model.options import without_ownership
 from strandline.jobs.model.relation import HEADERS, WINDOW_BOUNDS
 from strandline.jobs.model.tables import alike, differ_only_in_case
 from strandline.jobs.model.types import BYTES, BaseType

@@ -35,9 +35,18 @@ from strandline.jobs.ivm.plan.plan import check_errors, check_incremental, plan_
 from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, maintenance
 from strandline.jobs.ivm.rules.stored import reads_values
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Column, InsertQuery, PlainView, Source, View
+from strandline.jobs.model.definitions import (
+    OWNERSHIP_OPTIONS,
+    Column,
+    InsertQuery,
+    Ownership,
+    PlainView,
+    Semantics,
+    Source,
+    View,
+    ViewOptions,
+)
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
-from strandline.jobs.model.options import OWNERSHIP_OPTIONS, Ownership, Semantics, ViewOptions
 from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
-from strandline.jobs.model.definitions import Column
+from strandline.jobs.model.definitions import OWNERSHIP_OPTIONS, Column, ErrorPolicy, Refresh, Semantics, State
 from strandline.jobs.model.errors import OptionRefused
-from strandline.jobs.model.options import OWNERSHIP_OPTIONS, ErrorPolicy, Refresh, Semantics, State
 from strandline.jobs.session.define.options import (
     allowed,
     check_columns,

@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.expect.validate import page, read_docs, validate, write_docs
-from strandline.jobs.model.options import Expectation
+from strandline.jobs.model.definitions import Expectation
 from tests.unit.operate.verify.lakes import MadeLake
 
 BETWEEN = "expect_column_values_to_be_between"

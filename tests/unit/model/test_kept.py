@@ -11,7 +11,7 @@ import pytest
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import StageDecision, decide
 from strandline.jobs.model import types as t
-from strandline.jobs.model.options import ErrorPolicy
+from strandline.jobs.model.definitions import ErrorPolicy
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Core, Input, LatestStage, MapStage, Output, Stage, kept_with_stage
 from strandline.jobs.query.expressions.infer import infer

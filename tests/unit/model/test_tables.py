@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.model import tables
-from strandline.jobs.model.options import ViewOptions
+from strandline.jobs.model.definitions import ViewOptions
 from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 

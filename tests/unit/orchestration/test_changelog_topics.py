@@ -12,8 +12,8 @@ from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import SourceUnavailable
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.publish.local_topic import POSITION
 from strandline.jobs.publish.publisher import TopicStanding
+from strandline.jobs.publish.topic import POSITION
 from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.orchestration import changelog_topics
 from strandline.orchestration.changelog_topics import ChangelogTopics

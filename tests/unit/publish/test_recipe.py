@@ -128,7 +128,7 @@ def test_the_position_that_is_forgotten_is_found_in_the_records(
     made.epoch(duckdb_engine)
     published.publish(1)
     made.epoch(duckdb_engine)
-    monkeypatch.setattr("strandline.jobs.publish.local_topic.LocalTopic.position", lambda _: None)
+    monkeypatch.setattr("strandline.jobs.publish.topic.LocalTopic.position", lambda _: None)
     published.publish(2)
     published.check(table_at)
 

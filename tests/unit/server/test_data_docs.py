@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.expect.approvals import Verdict
 from strandline.jobs.expect.validate import write_docs
-from strandline.jobs.model.options import Expectation
+from strandline.jobs.model.definitions import Expectation
 from strandline.jobs.server.access.options import ServerOptions, make_token
 from strandline.jobs.server.app import application
 from tests.support.served_lake import ServedLake

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.jobs.model.definitions import Expectation, Ownership
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from strandline.jobs.model.options import Expectation, Ownership
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.session.apply import apply, run_file
 from strandline.jobs.session.interpreter import Interpreter

@@ -16,9 +16,8 @@ from ibis import _
 from ibis.backends.sql.compilers.duckdb import DuckDBCompiler
 
 import strandline
-from strandline.jobs.model.definitions import View
+from strandline.jobs.model.definitions import Ownership, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from strandline.jobs.model.options import Ownership
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.python_views import PythonView, views_of

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ingest import newest, produce
+from strandline.jobs.ingest import produce
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source
@@ -156,7 +156,7 @@ def test_a_key_without_a_row_is_not_updated(session: Interpreter, settings: Sett
 
 
 def test_a_long_backlog_is_for_the_pipeline(session: Interpreter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest, "_MOST_WAITING", 1)
+    monkeypatch.setattr(produce, "_MOST_WAITING", 1)
     run(session, TABLE + ROWS)
     with pytest.raises(SourceBehind, match="2 events of 'visit' wait"):
         run(session, "UPDATE visit SET length = 1 WHERE product = 'leek' AND visitor = 'ann'")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from strandline.jobs.ingest.formats.coerce import Misfit
-from strandline.jobs.ingest.formats.timestamps import check_timestamp_format, reader
+from strandline.jobs.ingest.formats.format import check_timestamp_format, reader
 from strandline.jobs.model.errors import OptionRefused
 
 

@@ -16,8 +16,8 @@ from strandline.jobs.ivm.plan.group import grouped_stage
 from strandline.jobs.ivm.plan.map import map_stage
 from strandline.jobs.ivm.plan.plan import plan_of_query
 from strandline.jobs.ivm.plan.rows import PlannedRows
+from strandline.jobs.model.definitions import State
 from strandline.jobs.model.errors import ConditionLost
-from strandline.jobs.model.options import State
 from strandline.jobs.model.stage import AggregateStage, MapStage, Stage
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Query

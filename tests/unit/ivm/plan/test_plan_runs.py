@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from strandline.jobs.ivm.plan.plan import plan_of_query
-from strandline.jobs.model.options import State
+from strandline.jobs.model.definitions import State
 from strandline.state_store.layout import LakeLayout
 from tests.support.examples import AT_LENGTH
 from tests.support.plan_bench import Feeder, PlanBench, e
