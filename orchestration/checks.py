@@ -21,8 +21,7 @@ from typing import Any
 import dagster as dg
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.expect.approvals import Verdict
-from strandline.jobs.expect.validate import validate, write_docs
+from strandline.jobs.expect.expectations import Verdict, validate, write_docs
 from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.definitions import Definition, Expectation, InsertQuery, Ownership, Source, View
 from strandline.jobs.model.settings import Settings

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlglot.tokenizer_core import Token
 
-    from strandline.jobs.expect.approvals import Verdict
+    from strandline.jobs.expect.expectations import Verdict
     from strandline.jobs.model.definitions import View
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.types import SqlType

@@ -94,7 +94,7 @@ class Expectation:
 
     Attributes:
         severity: `warn` is shown, `error` makes the check fail.
-        blocking: nothing is computed from a version of the view that breaks it (`jobs.expect.approvals`).
+        blocking: nothing is computed from a version of the view that breaks it (`jobs.expect.expectations`).
         quarantine: rows that break it are in the view's dead letters, and never in the view.
     """
 

@@ -28,10 +28,10 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage, Stage
 from strandline.jobs.model.stage_columns import key_names, storage_of, visible_columns
 from strandline.jobs.model.types import BIGINT, DATE, TIMESTAMP
-from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.findings import counted
 from strandline.jobs.operate.verify.recompute import PartRows, check_recompute
 from strandline.jobs.operate.verify.subjects import Opened, opened, subjects
+from strandline.jobs.operate.verify.tables import check_digest
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.state_store.delta import reader

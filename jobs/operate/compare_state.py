@@ -31,7 +31,7 @@ from strandline.jobs.model.errors import EngineRefused, UnknownName
 from strandline.jobs.operate.drills.ground import copy_tables, rolled_back
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import sized
-from strandline.jobs.operate.verify.history import oldest_base
+from strandline.jobs.operate.verify.tables import oldest_base
 from strandline.jobs.partial.plan import partial_plan
 from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.partial.view import PartialView

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from strandline.jobs.catalog.relations import letters_of, stage_tables
-from strandline.jobs.expect.approvals import Verdict, read_approval
+from strandline.jobs.expect.expectations import Verdict, read_approval
 from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Ownership, Source, View

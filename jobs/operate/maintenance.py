@@ -27,10 +27,9 @@ from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.operate.assurance import LogCost, log_cost
-from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.findings import sized
-from strandline.jobs.operate.verify.history import check_feed
 from strandline.jobs.operate.verify.subjects import opened, subjects
+from strandline.jobs.operate.verify.tables import check_digest, check_feed
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import log, reader

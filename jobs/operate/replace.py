@@ -30,9 +30,9 @@ from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext, SparkS
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View, same
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.recompute import check_recompute
 from strandline.jobs.operate.verify.subjects import Subject, opened
+from strandline.jobs.operate.verify.tables import check_digest
 from strandline.jobs.run.end_replacements import end_replacements
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import duckdb_engine_for, spread_of

@@ -17,8 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.expect.approvals import asked_of, read_approval, write_approval
-from strandline.jobs.expect.validate import validate
+from strandline.jobs.expect.expectations import asked_of, read_approval, validate, write_approval
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
@@ -36,7 +35,7 @@ from strandline.state_store.wording import Name, Text, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from strandline.jobs.expect.approvals import Approval
+    from strandline.jobs.expect.expectations import Approval
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import StageResult
     from strandline.jobs.run.schedule import RefreshUnit

@@ -36,7 +36,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.jobs.serve.errors import Forbidden
-from strandline.jobs.server.access.options import bound
+from strandline.jobs.server.http.access import bound
 from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.description import described
 from strandline.jobs.server.http.direct import Measured, add_routes
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.server.access.options import ServerOptions
+    from strandline.jobs.server.http.access import ServerOptions
 
 
 # Routes are tried one after the other: look-ups first.

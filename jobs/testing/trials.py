@@ -8,6 +8,8 @@
 | on Spark | each step is one epoch, by Spark's own plans |
 
 The outcome of a step: tables as they are against what a test expects of them.
+
+    python -m strandline.jobs.testing.trials PIPELINE …     drains these pipelines: a driver to be killed
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from strandline.jobs.catalog.relations import letters_of, stage_tables
 from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings
+from strandline.jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings, load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import python_rows
 from strandline.jobs.session.apply import apply
@@ -46,6 +48,7 @@ from strandline.jobs.testing.suite import (
     typed,
 )
 from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import StrandlineError
 from strandline.state_store.files import copy_to_disk, discard_folder, remove_folder
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
@@ -334,7 +337,7 @@ def _child(pipelines: Sequence[str], settings: Settings, failpoint: str) -> subp
         "STRANDLINE_INGEST": settings.ingest.model_dump_json(),
         "STRANDLINE_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "strandline.jobs.testing.child", *pipelines]
+    command = [sys.executable, "-m", "strandline.jobs.testing.trials", *pipelines]
     try:
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False
@@ -386,3 +389,20 @@ def _session(settings: Settings, stack: ExitStack) -> SparkSession:
 
     # A handful of rows: each further partition of a shuffle is a task more, and no row less in the others.
     return stack.enter_context(spark_session(settings.spark.model_copy(update={"shuffle_partitions": 1})))
+
+
+def main() -> int:
+    """Drain the pipelines that the command line names, as a driver to be killed; 0 when they are drained, 2 after an
+    error that is on standard error."""
+    settings = load_settings(engine="duckdb")
+    try:
+        for pipeline in sys.argv[1:]:
+            drain(settings, pipeline, in_driver=True)
+    except StrandlineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.expect.approvals import Approval, read_approval, write_approval
+from strandline.jobs.expect.expectations import Approval, read_approval, write_approval
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.open import remember, remembered
 from strandline.jobs.model.definitions import Source
@@ -27,7 +27,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.server.access.options import Tokens, make_token
+from strandline.jobs.server.http.access import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import heads, reader

@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake

@@ -24,8 +24,8 @@ from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import MetricsSettings, load_settings
 from strandline.jobs.run.pipeline import drain
-from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.objects import ObjectStorage

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline.jobs.expect.approvals import approved_head
+from strandline.jobs.expect.expectations import approved_head
 from strandline.state_store.delta import heads, reader
 from strandline.state_store.delta.commit import flush_log
 from strandline.state_store.errors import StoreError

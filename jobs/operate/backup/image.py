@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.operate.verify.history import oldest_base
 from strandline.jobs.operate.verify.subjects import subjects
+from strandline.jobs.operate.verify.tables import oldest_base
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import named_since
 from strandline.state_store.delta.data_files import stated_checksum

@@ -4,12 +4,15 @@ The copy shares the immutable files with the live lake by hard links where both 
 and writes new ones, and never writes into one.
 
 The closure of a view: all tables that it is computed from, directly or through others, and the items that do so.
+
+    python -m strandline.jobs.operate.drills.ground VIEW      refreshes one view: a driver to be killed
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +24,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import EngineRefused, UnknownName
+from strandline.jobs.model.settings import load_settings
 from strandline.jobs.operate.backup.image import check_definitions, lake_image
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.recompute import lasting_key
@@ -29,7 +33,7 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.errors import VersionGone
+from strandline.state_store.errors import StrandlineError, VersionGone
 from strandline.state_store.files import remove_file
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import sentence
@@ -315,3 +319,18 @@ def rolled_back(path: Path, version: int) -> None:
     for each in range(version + 1, newest + 1):
         remove_file(log.commit_file(path, each))
         remove_file(log.checkpoint_file(path, each))
+
+
+def main() -> int:
+    """Refresh the view that the command line names, as a driver to be killed; 0 when it is up to its inputs."""
+    settings = load_settings()
+    try:
+        refreshed(settings, sys.argv[1], Catalog(LakeLayout(settings.lake)))
+    except StrandlineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

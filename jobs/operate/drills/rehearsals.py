@@ -22,10 +22,9 @@ from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, midway, readable, refreshed, rolled_back
 from strandline.jobs.operate.verify.events import check_offsets
-from strandline.jobs.operate.verify.files import check_digest
 from strandline.jobs.operate.verify.findings import counted, sized
-from strandline.jobs.operate.verify.history import reach
 from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
+from strandline.jobs.operate.verify.tables import check_digest, reach
 from strandline.state_store import changelog
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import make_checkpoint
@@ -177,7 +176,7 @@ def _child(ground: Ground, failpoint: str) -> subprocess.CompletedProcess[str]:
         "STRANDLINE_KERNEL_MEMORY_MB": str(settings.kernel_memory_mb),
         "STRANDLINE_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "strandline.jobs.operate.drills.child", ground.view]
+    command = [sys.executable, "-m", "strandline.jobs.operate.drills.ground", ground.view]
     try:
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except subprocess.TimeoutExpired as error:

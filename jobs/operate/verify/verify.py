@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.expect.approvals import Verdict
+from strandline.jobs.expect.expectations import Verdict
 from strandline.jobs.functions.failing_rows import BREAKS
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest.logs.open import open_log
@@ -40,12 +40,20 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.model.stage import AggregateStage
 from strandline.jobs.operate.verify.events import check_offsets, check_topic
-from strandline.jobs.operate.verify.files import check_digest, check_files, check_row_count, check_vectors
 from strandline.jobs.operate.verify.findings import Check, Outcome, counted, failed, note_proofs, skipped
-from strandline.jobs.operate.verify.history import check_checkpoint, check_feed, check_log, check_sums
 from strandline.jobs.operate.verify.inputs import check_definition, check_known, check_vector
 from strandline.jobs.operate.verify.recompute import check_dead_letters, check_recompute, has_sql
 from strandline.jobs.operate.verify.subjects import opened, subjects
+from strandline.jobs.operate.verify.tables import (
+    check_checkpoint,
+    check_digest,
+    check_feed,
+    check_files,
+    check_log,
+    check_row_count,
+    check_sums,
+    check_vectors,
+)
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StoreError, StrandlineError

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.topics import Lag
-    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.rows import CopyForm
     from strandline.jobs.server.postgres.settings import SessionSettings

@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.server.access.options import bound
+from strandline.jobs.server.http.access import bound
 from strandline.jobs.server.postgres import messages
 from strandline.jobs.server.postgres.asking import Asking, Bindings, Budget, Client
 from strandline.jobs.server.postgres.connection import Connection

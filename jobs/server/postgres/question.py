@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.terms import Terms
-    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.system_catalog import Caller
     from strandline.jobs.server.queries.worker import Shared

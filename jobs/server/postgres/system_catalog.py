@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import Terms
-    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.postgres.catalog_queries import CatalogStatement
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least, QueryLimits
-    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.http.access import Token
 
 
 # The end of a query that its client does not want any more: from another thread, in the middle of it.

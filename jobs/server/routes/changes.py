@@ -10,10 +10,10 @@ from starlette.responses import Response, StreamingResponse
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.topics import staleness
-from strandline.jobs.server.changes.events import Place
-from strandline.jobs.server.changes.hub import SubscriptionRequest
 from strandline.jobs.server.http.answers import lag_headers
 from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, seconds, server_of
+from strandline.jobs.server.queries.events import Place
+from strandline.jobs.server.queries.hub import SubscriptionRequest
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 

@@ -28,7 +28,6 @@ from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused, Unauthenticated
 from strandline.jobs.serve.results import to_json
 from strandline.jobs.serve.topics import staleness
-from strandline.jobs.server.changes.hub import SubscriptionRequest
 from strandline.jobs.server.http.answers import (
     MAX_STALENESS,
     OFFSET_RESETS,
@@ -52,6 +51,7 @@ from strandline.jobs.server.http.requests import (
     reader_of,
     server_of,
 )
+from strandline.jobs.server.queries.hub import SubscriptionRequest
 from strandline.jobs.sql.size import check_characters, too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.server.changes.events import PushedEvent
+    from strandline.jobs.server.queries.events import PushedEvent
     from strandline.jobs.server.queries.worker import Answered
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.server.access.options import Token
+    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.queries.worker import Answered
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from strandline.jobs.catalog.lineage import lineage
 from strandline.jobs.catalog.stored_names import shown_text
-from strandline.jobs.expect.validate import POLICY, read_docs
+from strandline.jobs.expect.expectations import POLICY, read_docs
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.serve.consistent_snapshot import age_ms, instant

@@ -214,7 +214,7 @@ def _schemas(path: LakePath) -> Iterator[str]:
     newest = log.newest_version(path)
     if newest is None:
         return
-    from strandline.jobs.operate.verify.history import oldest_base
+    from strandline.jobs.operate.verify.tables import oldest_base
 
     base = oldest_base(path, newest)
     if base is None or base >= 0:

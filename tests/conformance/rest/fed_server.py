@@ -17,8 +17,8 @@ from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.consistent_snapshot import Pinned
 from strandline.jobs.serve.terms import Least, QueryLimits, Terms
-from strandline.jobs.server.access.options import ServerOptions, Token
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions, Token
 from strandline.jobs.server.queries.pool import Queries
 from strandline.jobs.server.queries.worker import Answered, Form, QueryRequest, Shared
 from strandline.jobs.server.state.server import Server

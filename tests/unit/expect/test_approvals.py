@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.expect.approvals import Approval, read_approval, write_approval
+from strandline.jobs.expect.expectations import Approval, read_approval, write_approval
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout

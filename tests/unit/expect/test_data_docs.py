@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.expect.approvals import Verdict
-from strandline.jobs.expect.validate import page, read_docs, validate, write_docs
+from strandline.jobs.expect.expectations import Verdict, page, read_docs, validate, write_docs
 from strandline.jobs.model.definitions import Expectation
 from tests.unit.operate.verify.lakes import MadeLake
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.jobs.expect.validate import validate
+from strandline.jobs.expect.expectations import validate
 from strandline.jobs.model.definitions import Expectation
 from strandline.state_store.delta import reader
 from tests.unit.operate.verify.lakes import MadeLake

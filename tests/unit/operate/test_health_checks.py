@@ -8,7 +8,7 @@ import os
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.expect.approvals import Verdict
+from strandline.jobs.expect.expectations import Verdict
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import View
 from strandline.jobs.operate import freshness

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from strandline.jobs.expect.approvals import Approval, write_approval
+from strandline.jobs.expect.expectations import Approval, write_approval
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.orchestration.definitions import build
 from strandline.state_store.delta import reader

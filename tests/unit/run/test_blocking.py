@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from threading import Event, Thread
 
-from strandline.jobs.expect.approvals import read_approval
+from strandline.jobs.expect.expectations import read_approval
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.watch import alerts
 from strandline.jobs.run.pipeline import drain, follow

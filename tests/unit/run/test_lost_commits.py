@@ -20,8 +20,8 @@ from strandline.jobs.operate.assurance import assurances
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
-from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.session.status import status
 from strandline.state_store.delta import log

@@ -12,9 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from strandline.jobs.server.access.options import ServerOptions, make_token, revoke_token
 from strandline.jobs.server.app import application
-from strandline.jobs.server.changes import hub
+from strandline.jobs.server.http.access import ServerOptions, make_token, revoke_token
+from strandline.jobs.server.queries import hub
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 from tests.unit.server.conftest import LIMITS

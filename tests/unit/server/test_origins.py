@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
-from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 

@@ -10,8 +10,8 @@ import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.access.options import ServerOptions, make_token
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions, make_token
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 
-from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.http.answers import ARROW
 from strandline.jobs.server.routes.rows import ROUTE, PointLookups, router
 from tests.support.examples import SLOWNESS

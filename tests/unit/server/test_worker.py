@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.terms import FREELY
-from strandline.jobs.server.access.options import EVERYTHING
+from strandline.jobs.server.http.access import EVERYTHING
 from strandline.jobs.server.queries.worker import QueryRequest, Shared, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()

@@ -6,7 +6,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from strandline.jobs.expect.approvals import Approval, write_approval
+from strandline.jobs.expect.expectations import Approval, write_approval
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.define.source import source_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.expect.approvals import Verdict
+from strandline.jobs.expect.expectations import Verdict
 from strandline.jobs.model.definitions import View
 from strandline.jobs.operate.verify.verify import PROOFS, prove
 from strandline.jobs.session.interpreter import Interpreter

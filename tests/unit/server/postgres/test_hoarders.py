@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.access.options import ServerOptions
+from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.postgres import connection, listener
 from strandline.jobs.server.postgres.asking import Budget
 from strandline.jobs.sql.size import QUERY_CHARACTERS

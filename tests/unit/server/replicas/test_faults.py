@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import watch
 from strandline.jobs.serve.catalogued import Catalogued
-from strandline.jobs.server.access.options import ServerOptions
 from strandline.jobs.server.app import application
+from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.state import replicas as module
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.state_store import leases

@@ -1,1 +1,0 @@
-"""Who may ask for what, and where the server may listen."""
