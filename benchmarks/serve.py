@@ -35,7 +35,7 @@ from strandline.jobs.catalog.relations import relation
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.model.stage_columns import spec_of_input
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.http.access import make_token
+from strandline.jobs.server.state.access import make_token
 from strandline.orchestration.launch import ProcessGroup, last_lines, signals_held_back
 from strandline.state_store.errors import SettingsError, StrandlineError
 from strandline.state_store.failpoints import failpoint

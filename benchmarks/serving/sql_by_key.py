@@ -30,7 +30,7 @@ from benchmarks.serve import make_view
 from infra.ports import free_port
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.server.app import listen
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 
 CLIENTS = (1, 8)
 GROUP_BY = "SELECT n % 100 AS g, COUNT(*) AS rows FROM bench GROUP BY n % 100"

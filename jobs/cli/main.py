@@ -227,7 +227,7 @@ def serve(
 ) -> None:
     """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
     from strandline.jobs.server.app import listen as answer
-    from strandline.jobs.server.http.access import ServerOptions
+    from strandline.jobs.server.state.access import ServerOptions
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal():
@@ -262,7 +262,7 @@ def token(
     revoke: Annotated[bool, typer.Option("--revoke", help="remove the token of that name")] = False,
 ) -> None:
     """Make a token for the server and print it, once: the file keeps a hash of it. Or remove one."""
-    from strandline.jobs.server.http.access import make_token, revoke_token
+    from strandline.jobs.server.state.access import make_token, revoke_token
 
     if bool(scope) == revoke:
         raise typer.BadParameter("give --scope for a new token, or --revoke, and not both")

@@ -36,7 +36,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.jobs.serve.errors import Forbidden
-from strandline.jobs.server.http.access import bound
 from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.description import described
 from strandline.jobs.server.http.direct import Measured, add_routes
@@ -44,6 +43,7 @@ from strandline.jobs.server.http.requests import PatientProtocol, PatientSocket,
 from strandline.jobs.server.postgres.listener import postgres
 from strandline.jobs.server.routes import changes, ksql, ksql_statements, operating, page, query, rows, streams, views
 from strandline.jobs.server.routes.rows import PointLookups
+from strandline.jobs.server.state.access import bound
 from strandline.jobs.server.state.server import running
 from strandline.jobs.sql.size import too_deep
 from strandline.state_store.errors import StrandlineError
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.server.http.access import ServerOptions
+    from strandline.jobs.server.state.access import ServerOptions
 
 
 # Routes are tried one after the other: look-ups first.

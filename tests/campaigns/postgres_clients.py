@@ -25,7 +25,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 

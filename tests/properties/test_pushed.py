@@ -23,9 +23,9 @@ from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import subscription as pushing
 from strandline.jobs.serve.results import LiveRows, Rows
-from strandline.jobs.server.queries.events import Form, Place
-from strandline.jobs.server.queries.feed import Backlog
-from strandline.jobs.server.queries.hub import Hub, SubscriptionRequest
+from strandline.jobs.server.state.events import Form, Place
+from strandline.jobs.server.state.feed import Backlog
+from strandline.jobs.server.state.hub import Hub, SubscriptionRequest
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from infra.ports import free_port
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.listening import listening
 
 

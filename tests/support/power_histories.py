@@ -25,7 +25,7 @@ from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
 from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.server.http.access import Tokens, make_token
+from strandline.jobs.server.state.access import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.commits import CommitRecord

@@ -25,7 +25,7 @@ from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import MetricsSettings, load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.storage.objects import ObjectStorage

@@ -1,1 +1,1 @@
-"""Requests and answers: who asks, values out of the one, the forms of the other, and the status of what fails."""
+"""Requests and answers: values out of the one, the forms of the other, and the status of what fails."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.relation import Relation
-    from strandline.jobs.server.http.access import Token, Verb
+    from strandline.jobs.server.state.access import Token, Verb
     from strandline.jobs.server.state.server import Server
 
 

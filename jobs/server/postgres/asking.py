@@ -23,7 +23,7 @@ from strandline.jobs.server.postgres.messages import state_of
 from strandline.jobs.server.postgres.question import Described, RowsAsked, TypedQuestion, TypesAsked
 from strandline.jobs.server.postgres.system_catalog import Caller
 from strandline.jobs.server.postgres.wire_types import Refusal, SqlState, columns_of
-from strandline.jobs.server.queries.pool import Cancelling
+from strandline.jobs.server.state.pool import Cancelling
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.topics import Lag
-    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.rows import CopyForm
     from strandline.jobs.server.postgres.settings import SessionSettings
     from strandline.jobs.server.postgres.wire_types import WireColumn
-    from strandline.jobs.server.queries.worker import Answered, Question
+    from strandline.jobs.server.state.access import Token
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server
+    from strandline.jobs.server.state.worker import Answered, Question
 
 
 _HELD_BYTES: Final = 512 << 20
@@ -331,7 +331,7 @@ class Asking:
         self._running = Cancelling()
         begun, state = time.perf_counter(), _SUCCESS
         try:
-            return await asyncio.to_thread(self._server.queries.answer, question, self._running)
+            return await asyncio.to_thread(self._server.state.answer, question, self._running)
         except StrandlineError as error:
             state = state_of(error)
             raise

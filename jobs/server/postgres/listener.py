@@ -14,7 +14,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Unauthenticated
-from strandline.jobs.server.http.access import bound
 from strandline.jobs.server.postgres import messages
 from strandline.jobs.server.postgres.asking import Asking, Bindings, Budget, Client
 from strandline.jobs.server.postgres.connection import Connection
@@ -22,6 +21,7 @@ from strandline.jobs.server.postgres.messages import fields_of, malformed, read_
 from strandline.jobs.server.postgres.session import ClientSession
 from strandline.jobs.server.postgres.settings import SessionSettings
 from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
+from strandline.jobs.server.state.access import bound
 from strandline.state_store.errors import InternalError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from strandline.jobs.server.postgres.parameters import sql_of_value
 from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
 from strandline.jobs.server.postgres.system_catalog import SystemCatalog
 from strandline.jobs.server.postgres.wire_types import UNSPECIFIED, Refusal, SqlState, oids_of, sent_type, told_oids
-from strandline.jobs.server.queries.worker import Answered, QueryRequest, answered, columns
+from strandline.jobs.server.state.worker import Answered, QueryRequest, answered, columns
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.types_text import type_of
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.terms import Terms
-    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.system_catalog import Caller
-    from strandline.jobs.server.queries.worker import Shared
+    from strandline.jobs.server.state.access import Token
+    from strandline.jobs.server.state.worker import Shared
 
 
 # Types of the parameters that neither the client nor the text gives one: what they are compared with says it.
@@ -204,7 +204,7 @@ class RowsAsked:
         """The rows, as an Arrow stream.
 
         Raises:
-            StrandlineError: as of `jobs.server.queries.worker.answered`; Refusal: a parameter is no value of its type.
+            StrandlineError: as of `jobs.server.state.worker.answered`; Refusal: a parameter is no value of its type.
         """
         catalog = shared.catalogued.catalog
         given = tuple(each.oid for each in self.parameters)

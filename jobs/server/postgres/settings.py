@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.jobs.serve.topics import Lag
-    from strandline.jobs.server.queries.worker import Answered
     from strandline.jobs.server.state.by_key import Keyed
+    from strandline.jobs.server.state.worker import Answered
 
 SERVER_VERSION: Final = "13.0"
 """The version whose catalog is told: old enough for simple questions, new enough for every tool that is kept up."""

@@ -40,7 +40,7 @@ from strandline.jobs.server.postgres.wire_types import (
     oids_of,
     size_of,
 )
-from strandline.jobs.server.queries.worker import Answered, arrow_stream
+from strandline.jobs.server.state.worker import Answered, arrow_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.query_engine import QueryDatabase
     from strandline.jobs.serve.terms import Terms
-    from strandline.jobs.server.http.access import Token
     from strandline.jobs.server.postgres.catalog_queries import CatalogStatement
+    from strandline.jobs.server.state.access import Token
 
 
 # The types of DuckDB's answers as the language's: a query over the system catalog may make types that no view has.

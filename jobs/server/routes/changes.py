@@ -12,8 +12,8 @@ from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.topics import staleness
 from strandline.jobs.server.http.answers import lag_headers
 from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, seconds, server_of
-from strandline.jobs.server.queries.events import Place
-from strandline.jobs.server.queries.hub import SubscriptionRequest
+from strandline.jobs.server.state.events import Place
+from strandline.jobs.server.state.hub import SubscriptionRequest
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 

@@ -51,7 +51,7 @@ from strandline.jobs.server.http.requests import (
     reader_of,
     server_of,
 )
-from strandline.jobs.server.queries.hub import SubscriptionRequest
+from strandline.jobs.server.state.hub import SubscriptionRequest
 from strandline.jobs.sql.size import check_characters, too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
@@ -63,10 +63,10 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.server.queries.events import PushedEvent
-    from strandline.jobs.server.queries.worker import Answered
     from strandline.jobs.server.state.by_key import Keyed
+    from strandline.jobs.server.state.events import PushedEvent
     from strandline.jobs.server.state.server import Server
+    from strandline.jobs.server.state.worker import Answered
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 
@@ -330,7 +330,7 @@ async def _pulled(request: HTTPConnection, asked: _Asked) -> Answered:
     token = server.token_of(request.headers.get("authorization"))
 
     def ask() -> Answered:
-        found = server.queries.ask(asked.text, token, form="ksql")
+        found = server.state.ask(asked.text, token, form="ksql")
         if asked.allowed is not None:
             server.topics.check(found.offsets, asked.allowed)
         return found

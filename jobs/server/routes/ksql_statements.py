@@ -35,7 +35,7 @@ from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.server.http.access import Token
+    from strandline.jobs.server.state.access import Token
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 

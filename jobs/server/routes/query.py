@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.server.http.access import Token
-    from strandline.jobs.server.queries.worker import Answered
+    from strandline.jobs.server.state.access import Token
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.server import Server
+    from strandline.jobs.server.state.worker import Answered
 
 router = APIRouter(tags=["query"], route_class=DirectRoute)
 
@@ -113,7 +113,7 @@ async def query(request: Request) -> Response:
             return joined_rows(", ".join(keyed.lines()).encode(), *_about(server, keyed))
 
     def ask() -> Answered:
-        found = server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
+        found = server.state.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
         if allowed is not None:
             server.topics.check(found.offsets, allowed)
         return found

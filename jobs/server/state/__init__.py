@@ -1,1 +1,1 @@
-"""What the routes of a server share: the catalog, replicas, inserts, and what is measured."""
+"""What the routes of a server share: who may ask, catalog, replicas, the processes and feeds of queries, inserts."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.keyed import KeyedPlan
     from strandline.jobs.serve.shape import Shape
     from strandline.jobs.serve.terms import Least
-    from strandline.jobs.server.http.access import Token
+    from strandline.jobs.server.state.access import Token
     from strandline.jobs.server.state.metrics import Metrics
     from strandline.jobs.server.state.replicas import Replicas
     from strandline.state_store.layout import LakeLayout

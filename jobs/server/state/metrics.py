@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from strandline.jobs.server.queries.hub import Hub
+    from strandline.jobs.server.state.hub import Hub
     from strandline.jobs.server.state.partials import Partials
     from strandline.jobs.server.state.replicas import Replicas
 

@@ -18,15 +18,15 @@ from strandline.jobs.serve.consistent_snapshot import Reflected, pin, reflected
 from strandline.jobs.serve.errors import NotYet
 from strandline.jobs.serve.topics import Topics
 from strandline.jobs.serve.watch import CommitWatch, Poller
-from strandline.jobs.server.http.access import EVERYTHING, Token, Tokens
-from strandline.jobs.server.queries.events import VersionProcesses
-from strandline.jobs.server.queries.feed import Backlog
-from strandline.jobs.server.queries.hub import Hub
-from strandline.jobs.server.queries.pool import Queries
+from strandline.jobs.server.state.access import EVERYTHING, Token, Tokens
 from strandline.jobs.server.state.by_key import KeyedQueries
+from strandline.jobs.server.state.events import VersionProcesses
+from strandline.jobs.server.state.feed import Backlog
+from strandline.jobs.server.state.hub import Hub
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.server.state.metrics import Metrics, PartialViewsCollector, Standing
 from strandline.jobs.server.state.partials import Partials
+from strandline.jobs.server.state.pool import Queries
 from strandline.jobs.server.state.replicas import Replicas, reader_of, store_opener
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import marked, newest_version
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least
     from strandline.jobs.serve.topics import Lag
-    from strandline.jobs.server.http.access import ServerOptions
+    from strandline.jobs.server.state.access import ServerOptions
 
 
 # The cuts that a server has pinned for its clients: leases keep their versions until they are given back, or expire.

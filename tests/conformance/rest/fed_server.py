@@ -18,10 +18,10 @@ from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.consistent_snapshot import Pinned
 from strandline.jobs.serve.terms import Least, QueryLimits, Terms
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, Token
-from strandline.jobs.server.queries.pool import Queries
-from strandline.jobs.server.queries.worker import Answered, Form, QueryRequest, Shared
+from strandline.jobs.server.state.access import ServerOptions, Token
+from strandline.jobs.server.state.pool import Queries
 from strandline.jobs.server.state.server import Server
+from strandline.jobs.server.state.worker import Answered, Form, QueryRequest, Shared
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import LakeLayout
 from tests.conformance.decode_inputs import InputDecoder

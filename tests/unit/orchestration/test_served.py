@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from infra.ports import free_port
-from strandline.jobs.server.http.access import Tokens
+from strandline.jobs.server.state.access import Tokens
 from strandline.orchestration.up import Service, link_assets, server_command, token_file
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code

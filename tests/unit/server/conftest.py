@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS
 

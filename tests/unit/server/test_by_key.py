@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.shape import shape_of
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.server.state.by_key import KeyedQueries
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of

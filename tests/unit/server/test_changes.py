@@ -22,11 +22,11 @@ from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Tombstone
 from strandline.jobs.serve.subscription import Subscription, subscription
 from strandline.jobs.serve.watch import CommitWatch
-from strandline.jobs.server.queries import feed as feeds
-from strandline.jobs.server.queries import hub as hubs
-from strandline.jobs.server.queries.events import Place, PushedEvent
-from strandline.jobs.server.queries.feed import Backlog, Delivered, Member
-from strandline.jobs.server.queries.hub import Hub, SubscriptionRequest
+from strandline.jobs.server.state import feed as feeds
+from strandline.jobs.server.state import hub as hubs
+from strandline.jobs.server.state.events import Place, PushedEvent
+from strandline.jobs.server.state.feed import Backlog, Delivered, Member
+from strandline.jobs.server.state.hub import Hub, SubscriptionRequest
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

@@ -16,8 +16,8 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.consistent_snapshot import Pinned, pin
 from strandline.jobs.serve.errors import NoConsistentSnapshot, RequestRefused, SnapshotExpired
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.postgres import asking
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.state_store import leases
 from strandline.state_store.delta.heads import set_aside
 from tests.support.on_disk import on_disk

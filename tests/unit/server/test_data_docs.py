@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.expect.expectations import Verdict, write_docs
 from strandline.jobs.model.definitions import Expectation
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, make_token
+from strandline.jobs.server.state.access import ServerOptions, make_token
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 

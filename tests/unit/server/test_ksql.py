@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.model.relation import TOMBSTONE
-from strandline.jobs.server.queries.hub import Hub
+from strandline.jobs.server.state.hub import Hub
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until

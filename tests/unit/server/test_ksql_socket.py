@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, make_token, revoke_token
-from strandline.jobs.server.queries import hub
+from strandline.jobs.server.state import hub
+from strandline.jobs.server.state.access import ServerOptions, make_token, revoke_token
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 from tests.unit.server.conftest import LIMITS

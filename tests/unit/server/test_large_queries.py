@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from strandline.jobs.serve.subscription import Subscription, subscription
-from strandline.jobs.server.http.access import ServerOptions
-from strandline.jobs.server.queries import hub
+from strandline.jobs.server.state import hub
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.sql.size import QUERY_CHARACTERS
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake

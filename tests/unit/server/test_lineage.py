@@ -7,7 +7,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, make_token
+from strandline.jobs.server.state.access import ServerOptions, make_token
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 from tests.unit.server.conftest import LIMITS

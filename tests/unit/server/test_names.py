@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.http.answers import ARROW
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """

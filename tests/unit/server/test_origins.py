@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 

@@ -11,7 +11,7 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, make_token
+from strandline.jobs.server.state.access import ServerOptions, make_token
 from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.server.state.partials import Partials
 from strandline.jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake

@@ -12,9 +12,9 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import Forbidden
 from strandline.jobs.serve.pull import plan_pull
 from strandline.jobs.serve.terms import FREELY
-from strandline.jobs.server.http.access import EVERYTHING, Token
-from strandline.jobs.server.queries import worker
-from strandline.jobs.server.queries.worker import QueryRequest, Shared
+from strandline.jobs.server.state import worker
+from strandline.jobs.server.state.access import EVERYTHING, Token
+from strandline.jobs.server.state.worker import QueryRequest, Shared
 from strandline.jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake
 

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.http.answers import ARROW
 from strandline.jobs.server.routes.rows import ROUTE, PointLookups, router
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.examples import SLOWNESS
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of

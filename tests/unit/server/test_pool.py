@@ -12,8 +12,8 @@ import pytest
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import TimeLimit
 from strandline.jobs.serve.terms import QueryLimits, Terms
-from strandline.jobs.server.queries.pool import Queries
-from strandline.jobs.server.queries.worker import Shared
+from strandline.jobs.server.state.pool import Queries
+from strandline.jobs.server.state.worker import Shared
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, make_token
+from strandline.jobs.server.state.access import ServerOptions, make_token
 from strandline.jobs.session.interpreter import Interpreter
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake

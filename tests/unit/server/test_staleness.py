@@ -17,7 +17,7 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.topics import Lag, Topics, staleness
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
@@ -171,7 +171,7 @@ def test_subscribers_are_told_with_each_version(client: TestClient, served: Serv
 def test_a_subscription_is_refused_or_ends_where_it_is_too_far_behind(
     client: TestClient, served: ServedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.jobs.server.queries.hub._ALLOWED_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.jobs.server.state.hub._ALLOWED_SECONDS", 0.0)
     with client.stream("GET", PUSHED, params={"max_staleness": "300ms"}) as found:
         assert found.status_code == 200
         lines = found.iter_lines()

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.expect.expectations import write_docs
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions, Tokens, make_token, revoke_token
+from strandline.jobs.server.state.access import ServerOptions, Tokens, make_token, revoke_token
 from strandline.state_store.errors import CorruptState, SettingsError
 from strandline.state_store.stored_state import members_in, sealed_members
 from tests.support.served_lake import ServedLake

@@ -16,9 +16,9 @@ from strandline.jobs.serve.errors import Busy, TimeLimit, TooLarge
 from strandline.jobs.serve.subscription import subscription
 from strandline.jobs.serve.terms import QueryLimits
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
-from strandline.jobs.server.queries import events as versions
-from strandline.jobs.server.queries.events import Place
+from strandline.jobs.server.state import events as versions
+from strandline.jobs.server.state.access import ServerOptions
+from strandline.jobs.server.state.events import Place
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.server.test_changes import events, select

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.terms import FREELY
-from strandline.jobs.server.http.access import EVERYTHING
-from strandline.jobs.server.queries.worker import QueryRequest, Shared, load
+from strandline.jobs.server.state.access import EVERYTHING
+from strandline.jobs.server.state.worker import QueryRequest, Shared, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)

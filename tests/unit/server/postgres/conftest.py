@@ -9,7 +9,7 @@ import pytest
 
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.terms import QueryLimits
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.http.access import ServerOptions, make_token, revoke_token
+from strandline.jobs.server.state.access import ServerOptions, make_token, revoke_token
 from tests.support.postgres_server import certificate_in, postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS

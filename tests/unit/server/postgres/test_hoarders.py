@@ -12,9 +12,9 @@ import pytest
 from psycopg import errors
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.postgres import connection, listener
 from strandline.jobs.server.postgres.asking import Budget
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.sql.size import QUERY_CHARACTERS
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.serve import watch
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.server.state.replicas import store_opener
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.replicas.dynamodb import DynamoStore

@@ -14,8 +14,8 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve import watch
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.server.app import application
-from strandline.jobs.server.http.access import ServerOptions
 from strandline.jobs.server.state import replicas as module
+from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.state_store import leases
 from strandline.state_store.replicas.memory import MemoryStore

@@ -24,7 +24,7 @@ from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, Time
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Tombstone, Weighted, json_line, to_json
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget, QueryLimits, Terms
-from strandline.jobs.server.queries.pool import Queries
+from strandline.jobs.server.state.pool import Queries
 from strandline.state_store.errors import VersionGone
 from strandline.state_store.wording import Name, sentence
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.server.queries.worker import Shared
+    from strandline.jobs.server.state.worker import Shared
     from strandline.state_store.errors import StrandlineError
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Busy, ChangesGone, RequestRefused, SlowReader, TooStale
 from strandline.jobs.serve.subscription import subscription
-from strandline.jobs.server.queries.events import (
+from strandline.jobs.server.state.events import (
     Form,
     Place,
     PushedEvent,
     failed,
 )
-from strandline.jobs.server.queries.feed import Backlog, Feed, Member
-from strandline.jobs.server.queries.replays import Replays
+from strandline.jobs.server.state.feed import Backlog, Feed, Member
+from strandline.jobs.server.state.replays import Replays
 from strandline.state_store.delta import log
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import StrandlineError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.serve.topics import Topics
-    from strandline.jobs.server.queries.events import VersionProcesses
+    from strandline.jobs.server.state.events import VersionProcesses
     from strandline.jobs.sql.syntax import Emit, Select
     from strandline.state_store.layout import LakeLayout
 

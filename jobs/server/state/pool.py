@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.serve.errors import Busy, Cancelled, TimeLimit, TooLarge
 from strandline.jobs.serve.terms import Terms
-from strandline.jobs.server.queries.worker import Answered, Failed, Form, QueryRequest, Question, serve
+from strandline.jobs.server.state.worker import Answered, Failed, Form, QueryRequest, Question, serve
 from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least, QueryLimits
-    from strandline.jobs.server.http.access import Token
+    from strandline.jobs.server.state.access import Token
 
 
 # The end of a query that its client does not want any more: from another thread, in the middle of it.

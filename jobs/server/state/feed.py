@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.serve.consistent_snapshot import Notes, age_ms, instant, reflected
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.query_engine import QueryEngine
-from strandline.jobs.server.queries.events import (
+from strandline.jobs.server.state.events import (
     IDENTITY_LETTERS,
     Form,
     Place,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.consistent_snapshot import Reflected
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.serve.topics import Topics
-    from strandline.jobs.server.queries.events import VersionProcesses
+    from strandline.jobs.server.state.events import VersionProcesses
     from strandline.state_store.layout import LakeLayout
 
 

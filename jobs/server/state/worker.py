@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.pull import PlannedPull
     from strandline.jobs.serve.terms import Terms
-    from strandline.jobs.server.http.access import Token
+    from strandline.jobs.server.state.access import Token
 
 Form = Literal["objects", "ksql", "arrow"]
 """A body: JSON objects joined by commas, JSON arrays on lines of their own under ksqlDB's names, or an Arrow stream."""

@@ -18,12 +18,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Busy
-from strandline.jobs.server.queries.events import PushedEvent
+from strandline.jobs.server.state.events import PushedEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 
-    from strandline.jobs.server.queries.events import Place
+    from strandline.jobs.server.state.events import Place
 
 _THREADS: Final = 2
 """That encode: a thousand who come back at once shall not take the processor from look-ups."""
