@@ -10,7 +10,7 @@ import dagster as dg
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.publish.publisher import topic_standing
 from strandline.jobs.publish.topic import published_views, topic_as_source
-from strandline.orchestration.roles import Role, asset_key, identifier, ownership_of
+from strandline.orchestration.assets import Role, asset_key, identifier, ownership_of
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 

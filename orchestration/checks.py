@@ -31,9 +31,8 @@ from strandline.jobs.operate.drills.scenarios import SCENARIOS, plan_drills, run
 from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.operate.health_checks import HEALTH_CHECKS, HealthChecks
 from strandline.jobs.operate.verify.verify import PROOFS, prove, with_quarantine
+from strandline.orchestration.assets import data_docs, evaluation_of, identifier, result_of
 from strandline.orchestration.changelog_topics import ChangelogTopics
-from strandline.orchestration.metadata import data_docs, evaluation_of, result_of
-from strandline.orchestration.roles import identifier
 from strandline.orchestration.translator import Translator
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms

@@ -23,8 +23,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.health_checks import Hindrances, state_verdict
 from strandline.jobs.run.committed import committed
 from strandline.jobs.run.dagster_child import data_version, table_metadata
-from strandline.orchestration.metadata import evaluation_of, from_pipes, with_defined
-from strandline.orchestration.roles import Role, identifier, role_of, table_of
+from strandline.orchestration.assets import Role, evaluation_of, from_pipes, identifier, role_of, table_of, with_defined
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import StrandlineError

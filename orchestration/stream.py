@@ -29,10 +29,9 @@ from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.run.committed import counted_since
 from strandline.jobs.run.dagster_child import table_metadata
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
+from strandline.orchestration.assets import Role, from_pipes, role_of, table_of, with_defined
 from strandline.orchestration.changelog_topics import ChangelogTopics
 from strandline.orchestration.launch import GRACE_SECONDS, Group, ProcessGroup, last_lines, signals_held_back
-from strandline.orchestration.metadata import from_pipes, with_defined
-from strandline.orchestration.roles import Role, role_of, table_of
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import Action, StrandlineError

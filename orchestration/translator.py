@@ -25,28 +25,26 @@ from strandline.jobs.model.definitions import Definition, InsertQuery, Source, V
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
 from strandline.jobs.publish.topic import published
-from strandline.orchestration.changelog_topics import changelog_topic
-from strandline.orchestration.metadata import (
+from strandline.orchestration.assets import (
     COLUMN_SCHEMA,
-    column_lineage,
-    column_schema,
-    copied,
-    described,
-    schema_of,
-    served,
-)
-from strandline.orchestration.roles import (
     KINDS,
     TABLE_NAME,
     Role,
     asset_key,
     code_hash,
+    column_lineage,
+    column_schema,
+    copied,
+    described,
     identifier,
     localized,
     origin_of,
     ownership_of,
+    schema_of,
+    served,
     with_description,
 )
+from strandline.orchestration.changelog_topics import changelog_topic
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:

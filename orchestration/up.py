@@ -50,7 +50,7 @@ def server_command(home: Path, port: int) -> list[str]:
     listen = ["--listen", f"{HOST}:{port}"]
     return [
         "-m",
-        "strandline.jobs.cli",
+        "strandline.jobs.cli.main",
         "serve",
         *listen,
         "--folder",

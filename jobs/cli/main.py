@@ -444,3 +444,7 @@ def _as_json(result: TrialResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "faults": [fault.as_json() for fault in result.faults],
     }
+
+
+if __name__ == "__main__":
+    main()

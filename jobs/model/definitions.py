@@ -154,7 +154,7 @@ class Ownership:
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> Ownership:
-        """Read the options in the form that `jobs.session.define.ownership` gives them."""
+        """Read the options in the form that `jobs.session.define.view_options` gives them."""
         freshness = options.get("FRESHNESS")
         return cls(
             owners=tuple(options["OWNER"].split(", ")) if "OWNER" in options else (),

@@ -171,7 +171,7 @@ class PartialView:
         with self._advancing:
             before, after = self._cut, newest_snapshot(self.plan.inputs, self._lake)
             if before is not None and before.versions == after.versions and self._are_the_same():
-                self._cut = after  # which may reflect more of the topics, see `state_store.reached`
+                self._cut = after  # which may reflect more of the topics, see `state_store.commits`
                 return False
             tables = {name: reader.version_at(self._lake.table(name), at) for name, at in after.versions.items()}
             keys = None

@@ -25,10 +25,10 @@ from strandline.jobs.model.errors import ExpectationBroken, RefreshFailed
 from strandline.jobs.model.tables import input_of
 from strandline.jobs.run.schedule import gated_in, read_from_outside
 from strandline.jobs.run.untouched import Untouched
+from strandline.state_store.commits import Reached
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.reached import Reached
 from strandline.state_store.storage_verbs import Requests
 from strandline.state_store.wording import Name, Text, sentence
 

@@ -48,10 +48,10 @@ from strandline.jobs.run.schedule import (
     unmade_logs,
     without,
 )
+from strandline.state_store.commits import ReachedNotes
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import InputReplaced, StrandlineError
-from strandline.state_store.reached import ReachedNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,7 +9,7 @@ from the records of commits, which name their inputs, so neither the catalog nor
     totals@7 ──vector──> totals__stage_1@9 ──vector──> orders@12 ──offsets──> topic orders, partition 0 up to 4,711
 
 A table that changes left as it is reflects them without a commit: that it was looked at is in its pipeline's notes
-(`state_store.reached`).
+(`state_store.commits`).
 From the heads, each table that is ahead of another over a common input goes back until it is not. No consistent
 snapshot lies between, so what is left in the end is the newest one. A table that is not there yet holds nobody back.
 """
@@ -25,20 +25,18 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.model import tables
 from strandline.jobs.serve.errors import NoConsistentSnapshot, RequestRefused, SnapshotExpired
-from strandline.state_store.commits import TableVersion
+from strandline.state_store.commits import TableVersion, read_reached
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import StoreError, VersionGone
-from strandline.state_store.reached import read_reached
 from strandline.state_store.stored_state import members_in, sealed_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from strandline.state_store.commits import CommitRecord
+    from strandline.state_store.commits import CommitRecord, Reached
     from strandline.state_store.layout import LakeLayout
-    from strandline.state_store.reached import Reached
 
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

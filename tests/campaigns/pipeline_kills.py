@@ -172,7 +172,7 @@ class CommandDriver(Driver):
         produce(self.lake, numbers)
 
     def _started(self, env: Mapping[str, str], out: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "strandline.jobs.cli", "run", PIPELINE, "--mode", "drain"]
+        command = [sys.executable, "-m", "strandline.jobs.cli.main", "run", PIPELINE, "--mode", "drain"]
         # Several micro-batches, so that a kill falls between two.
         pace = {
             "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": str(EVENTS),

@@ -102,7 +102,7 @@ def serving(folder: Path) -> Iterator[Server]:
         served.append("visits", [{"id": n, "town": ("Rome", "Oslo", "Lima")[n % 3], "n": n} for n in range(ROWS)])
         served.refresh(duckdb_engine)
     web, port = free_port(), free_port()
-    command = [sys.executable, "-m", "strandline.jobs.cli", "serve", "--listen", f"127.0.0.1:{web}"]
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", "serve", "--listen", f"127.0.0.1:{web}"]
     command += ["--postgres-port", str(port), "--folder", str(folder / "server")]
     env = {**os.environ, "STRANDLINE_LAKE": str(folder / "lake"), "PYTHONPATH": str(Path(__file__).parents[2])}
     with (folder / "log").open("w") as log:

@@ -118,7 +118,7 @@ def _spark_defaults(folder: Path) -> Path:
 
 def _started(env: Mapping[str, str]) -> subprocess.Popen[str]:
     """A drain in a process of its own."""
-    command = [sys.executable, "-m", "strandline.jobs.cli", "run", PIPELINE, "--mode", "drain"]
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", "run", PIPELINE, "--mode", "drain"]
     whole = {**os.environ, "PYTHONPATH": str(_ROOT), **env}
     return subprocess.Popen(command, cwd=_ROOT, env=whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

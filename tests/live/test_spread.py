@@ -77,7 +77,7 @@ def _run(lake: LakeLayout, failpoint: str) -> subprocess.CompletedProcess[str]:
         "STRANDLINE_SPREAD_ROWS": "1",
         "STRANDLINE_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "strandline.jobs.cli", "run", PIPELINE, "--mode", "drain"]
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", "run", PIPELINE, "--mode", "drain"]
     return subprocess.run(
         command,
         cwd=_ROOT,

@@ -17,11 +17,10 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained, tables_of
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
-from strandline.state_store.commits import CommitRecord
+from strandline.state_store.commits import CommitRecord, ReachedNotes
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.reached import ReachedNotes
 from tests.support.event_commits import commit_events, log_table
 
 _FIRST = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)

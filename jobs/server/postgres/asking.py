@@ -331,7 +331,7 @@ class Asking:
         self._running = Cancelling()
         begun, state = time.perf_counter(), _SUCCESS
         try:
-            return await asyncio.to_thread(self._server.state.answer, question, self._running)
+            return await asyncio.to_thread(self._server.queries.answer, question, self._running)
         except StrandlineError as error:
             state = state_of(error)
             raise

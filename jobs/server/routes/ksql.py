@@ -330,7 +330,7 @@ async def _pulled(request: HTTPConnection, asked: _Asked) -> Answered:
     token = server.token_of(request.headers.get("authorization"))
 
     def ask() -> Answered:
-        found = server.state.ask(asked.text, token, form="ksql")
+        found = server.queries.ask(asked.text, token, form="ksql")
         if asked.allowed is not None:
             server.topics.check(found.offsets, asked.allowed)
         return found

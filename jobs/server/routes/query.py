@@ -113,7 +113,7 @@ async def query(request: Request) -> Response:
             return joined_rows(", ".join(keyed.lines()).encode(), *_about(server, keyed))
 
     def ask() -> Answered:
-        found = server.state.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
+        found = server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
         if allowed is not None:
             server.topics.check(found.offsets, allowed)
         return found

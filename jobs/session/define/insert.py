@@ -16,9 +16,9 @@ from strandline.jobs.model.stage_columns import relation_of
 from strandline.jobs.model.types import BaseType, SqlType, common_type
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Block, Query, fingerprint, outputs_of
-from strandline.jobs.session.define.ownership import check_quarantine_of_target
 from strandline.jobs.session.define.replaced import reads_the_same
 from strandline.jobs.session.define.view import check_rules, inputs_of, makes_stream
+from strandline.jobs.session.define.view_options import check_quarantine_of_target
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import InsertSelect
 from strandline.state_store.wording import Name, sentence

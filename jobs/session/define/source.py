@@ -35,8 +35,8 @@ from strandline.jobs.model.types import BYTES, BaseType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.foreign import foreign_options, is_foreign
 from strandline.jobs.session.define.options import check_columns, source_options
-from strandline.jobs.session.define.ownership import check_columns_of, check_quarantine_of_source, split
 from strandline.jobs.session.define.replaced import ColumnDiff
+from strandline.jobs.session.define.view_options import check_columns_of, check_quarantine_of_source, split
 from strandline.jobs.sql.syntax import AlterSource, CreateSource, DeclaredColumn
 from strandline.state_store.layout import safe_name
 from strandline.state_store.wording import Name, quoted, sentence

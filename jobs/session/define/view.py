@@ -68,9 +68,8 @@ from strandline.jobs.query.logical import (
     relations_of,
 )
 from strandline.jobs.session.define.options import check_columns, error, has_odd_map, timestamp_column
-from strandline.jobs.session.define.ownership import check_columns_of, check_quarantine
 from strandline.jobs.session.define.source import check_name
-from strandline.jobs.session.define.view_options import check_formats, view_options
+from strandline.jobs.session.define.view_options import check_columns_of, check_formats, check_quarantine, view_options
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import CreateView
 from strandline.jobs.sql.trees import identifier

@@ -11,8 +11,8 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from strandline.jobs.model.settings import BackupSettings, RetentionSettings, ServerSettings
 from strandline.jobs.operate.drills.history import history
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.orchestration.assets import data_docs
 from strandline.orchestration.definitions import build
-from strandline.orchestration.metadata import data_docs
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
 

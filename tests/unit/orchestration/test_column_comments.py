@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import InsertQuery
-from strandline.orchestration.metadata import column_comments
+from strandline.orchestration.assets import column_comments
 from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of
 

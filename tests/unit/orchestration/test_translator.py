@@ -16,9 +16,18 @@ from strandline.jobs.model.definitions import Column, Definition, InsertQuery, S
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage import Plan
+from strandline.orchestration.assets import (
+    COLUMN_LINEAGE,
+    COLUMN_SCHEMA,
+    ORIGIN,
+    SERVED,
+    VISIBLE_LINEAGE,
+    Role,
+    identifier,
+    role_of,
+    table_of,
+)
 from strandline.orchestration.definitions import build
-from strandline.orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
-from strandline.orchestration.roles import ORIGIN, Role, identifier, role_of, table_of
 from strandline.orchestration.translator import Translator
 from strandline.state_store.layout import LakeLayout
 from tests.support.on_disk import on_disk

@@ -11,9 +11,9 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve.consistent_snapshot import newest_snapshot, reflected
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
+from strandline.state_store.commits import read_reached
 from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
-from strandline.state_store.reached import read_reached
 from tests.support.examples import examples
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk

@@ -134,7 +134,7 @@ def end_soon(location: Location) -> None:
 def test_a_drop_that_is_killed_is_ended_by_the_next_change(s3_server: S3Server) -> None:
     settings = on_s3(s3_server)
     made = healthy(settings)
-    command = [sys.executable, "-m", "strandline.jobs.cli", "sql", "-e", "DROP TABLE spread;"]
+    command = [sys.executable, "-m", "strandline.jobs.cli.main", "sql", "-e", "DROP TABLE spread;"]
     stop = environment(s3_server, settings, STRANDLINE_FAILPOINT="inside-removal:3")
     ended = subprocess.run(command, env=stop, cwd=_ROOT, check=False, timeout=PATIENCE_SECONDS)
     assert ended.returncode == -signal.SIGKILL
