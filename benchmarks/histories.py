@@ -23,8 +23,7 @@ from strandline.jobs.ivm.refresh.context import RunContext, SparkSessions
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.model.stage_columns import spec_of_input
-from strandline.jobs.run.refresh_tasks import RefreshTasks
-from strandline.jobs.run.refresh_views import Refreshed, refresh_all
+from strandline.jobs.run.refresh_views import Refreshed, RefreshTasks, refresh_all
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter

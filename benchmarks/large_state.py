@@ -34,7 +34,7 @@ from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.run.refresh_tasks import RefreshTasks
+from strandline.jobs.run.refresh_views import RefreshTasks
 from strandline.jobs.run.spark import spark_session
 from strandline.state_store.delta import reader
 from strandline.state_store.paths import sizes_below

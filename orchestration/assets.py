@@ -4,11 +4,14 @@ The metadata are columns, lineage and SQL, in Dagster's types. Dagster hides its
 Dagster+, so the same lineage also goes out as a table to read.
 
 Verdicts of quality checks are in Dagster's form here too: the result of a run, or an evaluation outside of one.
+
+The topic that a view is published to is an asset too; how far it is are observations of that asset.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -22,19 +25,24 @@ import dagster as dg
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lineage import InputColumn
 from strandline.jobs.model.definitions import Ownership, Source
+from strandline.jobs.model.errors import SourceError
+from strandline.jobs.publish.publisher import topic_standing
+from strandline.jobs.publish.topic import published_views, topic_as_source
 from strandline.jobs.sql.dialect import Strandline
+from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from sqlglot.tokenizer_core import Token
 
     from strandline.jobs.catalog.name_map import NameMap
     from strandline.jobs.expect.expectations import Verdict
-    from strandline.jobs.model.definitions import View
+    from strandline.jobs.model.definitions import Definition, View
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.types import SqlType
+    from strandline.jobs.publish.publisher import TopicStanding
 
 
 TABLE_NAME = "dagster/table_name"
@@ -325,3 +333,70 @@ def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
 def _shown(verdict: Verdict, metadata: Mapping[str, Any]) -> dict[str, Any]:
     details = {"details": dg.MetadataValue.md(verdict.markdown)} if verdict.markdown else {}
     return {**metadata, **verdict.numbers, **details}
+
+
+log = logging.getLogger("strandline")
+
+
+def changelog_topic(view: View, *, on_kafka: bool) -> dg.AssetSpec:
+    """The asset of the topic that a view is published to: the same one as for a source that reads it."""
+    source = topic_as_source(view)
+    return dg.AssetSpec(
+        asset_key(Role.TOPIC, source.topic),
+        deps=[asset_key(Role.CHANGELOG, view.name)],
+        description=(
+            f"Topic `{source.topic}`, to which `{view.name}` is published: the newest row of each key; "
+            f"keys {source.key_format}, values {source.value_format}."
+        ),
+        group_name=identifier(view.pipeline),
+        kinds={"kafka" if on_kafka else "file", "changelog"},
+        **ownership_of(view, Role.TOPIC),
+        metadata={"partitions": source.partitions, "replicas": source.replicas},
+    )
+
+
+class ChangelogTopics:
+    """The changelog topics of some views, and what was told of each last.
+
+    Args:
+        definitions: those of a pipeline; the views among them that are published count.
+    """
+
+    def __init__(self, settings: Settings, definitions: Iterable[Definition]) -> None:
+        self._settings = settings
+        self._lake = LakeLayout(settings.lake)
+        self._views = published_views(definitions)
+        self._told: dict[str, TopicStanding] = {}
+
+    def events(self) -> Iterator[dg.AssetObservation]:
+        """An observation of each topic that stands elsewhere than at the last call.
+
+        A topic that cannot be asked is left out, and the log says why: its run says the same, and stops or goes on.
+        """
+        for view in self._views:
+            try:
+                standing = topic_standing(view, self._settings, self._lake)
+            except SourceError as error:
+                log.warning("the changelog topics cannot be asked how far they are: %s", error)
+                return  # each further try would wait for the same brokers
+            except StrandlineError as error:
+                log.warning("the changelog topic of '%s' does not say how far it is: %s", view.name, error)
+                continue
+            if standing != self._told.get(view.name):
+                self._told[view.name] = standing
+                yield _observed(standing)
+
+
+def _observed(standing: TopicStanding) -> dg.AssetObservation:
+    """The observation of a topic. Labels must not change: Dagster plots each over time."""
+    key = asset_key(Role.TOPIC, standing.topic)
+    if standing.position is None or standing.lag is None:
+        return dg.AssetObservation(key, description="it holds no version of the view yet, or does not say which")
+    return dg.AssetObservation(
+        key,
+        metadata={
+            "published version": standing.position.version,
+            "published rows": standing.position.rows,
+            "versions behind": standing.lag,
+        },
+    )

@@ -22,7 +22,7 @@ import dagster as dg
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import Verdict, validate, write_docs
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Definition, Expectation, InsertQuery, Ownership, Source, View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.backup.image import numbers
@@ -31,8 +31,7 @@ from strandline.jobs.operate.drills.scenarios import SCENARIOS, plan_drills, run
 from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.operate.health_checks import HEALTH_CHECKS, HealthChecks
 from strandline.jobs.operate.verify.verify import PROOFS, prove, with_quarantine
-from strandline.orchestration.assets import data_docs, evaluation_of, identifier, result_of
-from strandline.orchestration.changelog_topics import ChangelogTopics
+from strandline.orchestration.assets import ChangelogTopics, data_docs, evaluation_of, identifier, result_of
 from strandline.orchestration.translator import Translator
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms

@@ -19,9 +19,9 @@ import dagster as dg
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from strandline.jobs.model.definitions import Definition
+from strandline.jobs.model.report import committed
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.health_checks import Hindrances, state_verdict
-from strandline.jobs.run.committed import committed
 from strandline.jobs.run.dagster_child import data_version, table_metadata
 from strandline.orchestration.assets import Role, evaluation_of, from_pipes, identifier, role_of, table_of, with_defined
 from strandline.state_store.delta import log as delta_log

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 import dagster as dg
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
+from strandline.jobs.model.report import counted_since
 from strandline.jobs.operate.freshness import Waiting
-from strandline.jobs.run.committed import counted_since
 from strandline.jobs.run.dagster_child import table_metadata
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
-from strandline.orchestration.assets import Role, from_pipes, role_of, table_of, with_defined
-from strandline.orchestration.changelog_topics import ChangelogTopics
+from strandline.orchestration.assets import ChangelogTopics, Role, from_pipes, role_of, table_of, with_defined
 from strandline.orchestration.launch import GRACE_SECONDS, Group, ProcessGroup, last_lines, signals_held_back
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms

@@ -31,6 +31,7 @@ from strandline.orchestration.assets import (
     TABLE_NAME,
     Role,
     asset_key,
+    changelog_topic,
     code_hash,
     column_lineage,
     column_schema,
@@ -44,7 +45,6 @@ from strandline.orchestration.assets import (
     served,
     with_description,
 )
-from strandline.orchestration.changelog_topics import changelog_topic
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:

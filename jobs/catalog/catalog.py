@@ -24,7 +24,7 @@ from strandline.jobs.catalog.files import CatalogEntry, Content
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.stored_definition import Broken, to_json
-from strandline.jobs.functions.declared import calls
+from strandline.jobs.functions.python import calls
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import NameInUse, NameTaken, SqlError, UnknownName

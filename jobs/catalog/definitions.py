@@ -23,7 +23,7 @@ from strandline.jobs.catalog.files import Content
 from strandline.jobs.catalog.name_map import NameMap
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.catalog.stored_definition import Broken
-from strandline.jobs.functions.declared import calls
+from strandline.jobs.functions.python import calls
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName

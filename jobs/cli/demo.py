@@ -115,7 +115,7 @@ def changelog(view: View, settings: Settings) -> Rows:
 
 
 def _has_events(targets: set[str], interpreter: Interpreter) -> bool:
-    from strandline.jobs.ingest.logs.open import open_log
+    from strandline.jobs.ingest.topics import open_log
     from strandline.jobs.model.definitions import Source
 
     log = open_log(interpreter.settings, interpreter.lake)

@@ -1,12 +1,12 @@
-"""Functions that users write in Python: their code, loaded from allowed modules only, as functions of both engines.
+"""Functions that users write in Python: their types and names in the language, their code, and both engines' calls.
 
 [functions]
 modules = ["geo"]          CREATE FUNCTION distance(a DOUBLE, b DOUBLE) RETURNS DOUBLE
                            LANGUAGE PYTHON AS 'geo:distance'
 
-Code is identified by a hash of its source. Functions of plain Python values become functions over Arrow columns, which
-Spark and DuckDB call under the names that rules and queries use. A scalar gets a value for each parameter and gives
-one. An aggregate becomes three functions:
+Code is loaded from allowed modules only, and identified by a hash of its source. Functions of plain Python values
+become functions over Arrow columns, which Spark and DuckDB call under the names that rules and queries use. A scalar
+gets a value for each parameter and gives one. An aggregate becomes three functions:
 
     fold    [(x, …), …]              ->  state     the inserted values, from init() on
     merge   old, state, [(x, …), …]  ->  state     merged with the stored state, then without the retracted values
@@ -14,6 +14,8 @@ one. An aggregate becomes three functions:
 
 A state is JSON text. NULL is None, and None as a state means init(); values are as Arrow gives them to Python: Decimal,
 datetime with its zone, date, bytes, dict for STRUCT and MAP, list. TIME is a number: milliseconds of the day.
+
+In the text of a stage functions have `registered` names, so that they never clash with a function of an engine.
 """
 
 from __future__ import annotations
@@ -25,23 +27,89 @@ import json
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from strandline.jobs.functions.declared import FINISH, FOLD, MERGE, part_of, registered
-from strandline.jobs.model.errors import EngineRefused, FunctionFailed, FunctionRefused, RefreshFailed
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from strandline.jobs.functions.scalars.contract import Scalar, takes
+from strandline.jobs.model.definitions import Function
+from strandline.jobs.model.errors import EngineRefused, FunctionFailed, FunctionRefused, InvalidQuery, RefreshFailed
 from strandline.jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
+from strandline.jobs.sql.from_text import tokenize
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from strandline.jobs.model.definitions import Function
     from strandline.state_store.duckdb import elementary
+
+
+E = TypeVar("E", bound=exp.Expr)
+_META = "function"
+
+FOLD, MERGE, FINISH = "fold", "merge", "finish"
+"""The parts of an aggregate, each a scalar function of the engines."""
+
+
+def registered(function: Function) -> str:
+    """The name of a function in the engines and in the expressions of a stage.
+
+    The name changes with the function's code and types: so do the fingerprints of the views that call it.
+    """
+    types = ", ".join(str(parameter.type) for parameter in function.parameters)
+    parts = (types, function.returns, function.module, function.attribute, function.source, function.retracts)
+    version = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:8]
+    return f"py_{function.name.lower()}_{version}"
+
+
+def part_of(name: str, part: str) -> str:
+    """The name in the engines of a part of an aggregate, given the aggregate's registered name."""
+    return f"{name}__{part}"
+
+
+def scalar_of(function: Function) -> Scalar:
+    """The function as a scalar of the language; arguments widen to the declared types.
+
+    Raises:
+        InvalidQuery: it is an aggregate.
+    """
+    if function.aggregate:
+        raise InvalidQuery(
+            f"the aggregate {function.name} cannot stand here",
+            hint="aggregates belong into the SELECT list or HAVING of a query with GROUP BY, and not into each other",
+        )
+    signature = takes(function.returns, *(parameter.type for parameter in function.parameters))
+    name = registered(function)
+    return Scalar(name.upper(), signature, name)
+
+
+def attach(tree: E, functions: Mapping[str, Function]) -> E:
+    """Note at each call which function it calls, before the query is read."""
+    for node in tree.find_all(exp.Anonymous):
+        if node.name in functions:
+            node.meta[_META] = functions[node.name]
+    return tree
+
+
+def function_at(node: exp.Expr) -> Function | None:
+    """The function that a user wrote and that is called here; None for anything else."""
+    found: Function | None = node.meta.get(_META) if isinstance(node, exp.Anonymous) else None
+    return found
+
+
+def calls(text: str, function: str) -> bool:
+    """True if a query's text calls the function of that upper-case name."""
+    return any(
+        token.text.upper() == function and after.token_type is TokenType.L_PAREN
+        for token, after in pairwise(tokenize(text))
+    )
 
 
 METHODS = ("init", "update", "merge", "finish")

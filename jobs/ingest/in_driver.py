@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from strandline.jobs.ingest.decode import decoded_columns
 from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import NEVER, Offsets, Range, cut, cut_bytes
 from strandline.jobs.ingest.source import TopicsReader
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
 from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.duckdb.table import DuckDBTable

@@ -15,7 +15,7 @@ from strandline.jobs.ingest.debezium import open_writer
 from strandline.jobs.ingest.formats.coerce import Misfit, coerce, wire_value
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.open import open_log, open_with_topic
+from strandline.jobs.ingest.topics import open_log, open_with_topic
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import TICK

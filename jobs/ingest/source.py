@@ -22,7 +22,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from strandline.jobs.ingest.decode import Decoder, decoded_columns
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import (
     Offsets,
     as_numbers,
@@ -35,7 +34,7 @@ from strandline.jobs.ingest.offsets import (
     start_offsets,
     topics_of,
 )
-from strandline.jobs.ingest.topics import check_all_same, check_same_records
+from strandline.jobs.ingest.topics import check_all_same, check_same_records, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from strandline.jobs.ingest.in_tasks import TaskIntake, write_range
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import cut, cut_bytes
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.settings import local_cores
 from strandline.state_store.errors import StrandlineError
 

@@ -18,7 +18,7 @@ from strandline.jobs.ivm.rules.delta_join import equalities
 from strandline.jobs.ivm.rules.lookups import plan_lookups
 from strandline.jobs.ivm.rules.maintenance import engines_for, late_rows
 from strandline.jobs.ivm.rules.maintenance import maintenance as maintenance_text
-from strandline.jobs.ivm.rules.recursive import grows
+from strandline.jobs.ivm.rules.recompute import grows
 from strandline.jobs.ivm.rules.spread import spread_rule
 from strandline.jobs.ivm.rules.stored import state_type
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View

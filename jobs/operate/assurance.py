@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import stage_tables
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS

@@ -17,8 +17,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
-from strandline.jobs.ivm.refresh.full_recompute import RecomputedPart, backfill_decided
 from strandline.jobs.ivm.refresh.guarded_stage import decide
+from strandline.jobs.ivm.refresh.refresh import RecomputedPart, backfill_decided
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.definitions import InsertQuery, View
 from strandline.jobs.model.errors import RangeInseparable, RefreshFailed

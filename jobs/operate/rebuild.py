@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.foreign_log import check_readable
-from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ingest.topics import lag
+from strandline.jobs.ingest.topics import lag, open_log
 from strandline.jobs.ivm.refresh.context import Owner
-from strandline.jobs.ivm.refresh.full_recompute import current_head
+from strandline.jobs.ivm.refresh.refresh import current_head
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import NotSupported, OffsetsVanished, ViewsStopped
@@ -473,8 +472,8 @@ def _rebuilt(stream: PipelineStream, names: Set[str], plan: RebuildPlan, steps: 
     """Compute the stages of these definitions anew, in the order of levels, each with its dead letters."""
     from strandline.jobs.ivm.refresh.begun_logs import check_stage
     from strandline.jobs.ivm.refresh.context import Heads
-    from strandline.jobs.ivm.refresh.full_recompute import rebuild_decided
     from strandline.jobs.ivm.refresh.guarded_stage import decide
+    from strandline.jobs.ivm.refresh.refresh import rebuild_decided
 
     heads = Heads(stream.lake, gated=gated_in(stream.levels))
     items = [item for level in stream.levels for item in level if not names.isdisjoint(named_by(item))]

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import read_approval
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.operate.freshness import Waiting
 from strandline.jobs.operate.health_checks import HealthChecks

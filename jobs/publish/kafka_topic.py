@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from strandline.jobs.ingest.logs.kafka_client import CONSUMER, TIMEOUT, unavailable
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog, client_options, send
-from strandline.jobs.ingest.logs.open import remember
+from strandline.jobs.ingest.topics import remember
 from strandline.jobs.publish.topic import Position, PublisherFenced, TopicUnfit
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ingest.logs.open import check_kind
+from strandline.jobs.ingest.topics import check_kind
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.publish.encoder import Encoder, RecordOrigin, live_records, newest_generation

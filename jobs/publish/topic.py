@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import partition_for
-from strandline.jobs.ingest.logs.open import remember
+from strandline.jobs.ingest.topics import remember
 from strandline.jobs.model.definitions import Source, View
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.digest import Digest

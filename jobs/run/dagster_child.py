@@ -16,8 +16,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
+from strandline.jobs.model.report import counted_since
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.run.committed import counted_since
 from strandline.jobs.run.orphans import hold_lifeline
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import TypeAdapter
 
-from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ingest.topics import lag
+from strandline.jobs.ingest.topics import lag, open_log
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.model.report import TableReport
 from strandline.state_store import files

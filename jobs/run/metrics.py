@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ingest.topics import MOST_PARTITIONS, waiting_since
+from strandline.jobs.ingest.topics import MOST_PARTITIONS, open_log, waiting_since
 from strandline.jobs.model import tables
 from strandline.jobs.model.errors import SourceError
 from strandline.jobs.model.report import LEAST_RUN_SECONDS

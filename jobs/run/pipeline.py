@@ -1,4 +1,14 @@
-"""Runs a pipeline: takes the writer's lock, opens the session, drains or follows the stream, reports."""
+"""Runs a pipeline: takes the writer's lock, opens the session, drains or follows the stream, tells observers, reports.
+
+Those who observe a run are told of its rounds and of its heartbeats:
+
+    stream ── each round ──────┐
+                               ├─> observers: metrics, traces, lineage, as the settings ask for
+    heartbeat ── each beat ────┘
+
+An observer never holds up or ends a run: what it raises is logged and no more. Its libraries are loaded only when the
+settings ask for it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +18,10 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ingest.topics import lag
+from strandline.jobs.ingest.topics import lag, open_log
 from strandline.jobs.ivm.refresh.late import early_events, late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
@@ -20,13 +29,12 @@ from strandline.jobs.model.errors import JvmLost, PipelineMissing, UnknownName, 
 from strandline.jobs.model.report import EarlyEvents, MicroBatch, RunReport
 from strandline.jobs.model.settings import SPREAD_ON_A_CLUSTER, SPREAD_ON_ONE_MACHINE, local_cores
 from strandline.jobs.run.heartbeat import heartbeat
-from strandline.jobs.run.observing import observers
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.publishing import publishing
 from strandline.jobs.run.schedule import stages_of
 from strandline.jobs.run.spark import Session
 from strandline.state_store.delta.heads import note_all
-from strandline.state_store.errors import StoreError, WriterBusy
+from strandline.state_store.errors import SettingsError, StoreError, WriterBusy
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import listed
 
@@ -39,10 +47,96 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Spread
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.publish.publisher import Published
-    from strandline.jobs.run.heartbeat import Mode
-    from strandline.jobs.run.observing import Observers
-    from strandline.jobs.run.stream import PipelineStream
+    from strandline.jobs.run.heartbeat import Heartbeat, Mode
+    from strandline.jobs.run.stream import PipelineStream, Round
     from strandline.state_store.duckdb.engine import DuckDBEngine
+
+
+class Observer(Protocol):
+    """One who observes the runs of a pipeline, from before the lock is held until the run is over."""
+
+    def begun(self, stream: PipelineStream) -> None:
+        """The run has its lock, and begins."""
+
+    def round(self, done: Round) -> None:
+        """A round is over. In the thread of the run: what takes long is for another one."""
+
+    def beat(self, beat: Heartbeat) -> None:
+        """A heartbeat was made. In the thread of the heartbeats."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The run is over, by that error if there is one."""
+
+
+class Observers:
+    """All who observe one run."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    @contextmanager
+    def of(self, stream: PipelineStream) -> Iterator[None]:
+        """Observe the rounds of this stream while the body runs."""
+        self._tell(lambda each: each.begun(stream))
+        stream.observer = lambda done: self._tell(lambda each: each.round(done))
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as fault:
+            error = fault
+            raise
+        finally:
+            ended_by = error
+            self._tell(lambda each: each.ended(ended_by))
+
+    def beat(self, beat: Heartbeat) -> None:
+        """A heartbeat was made."""
+        self._tell(lambda each: each.beat(beat))
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        for each in self._observers:
+            try:
+                tell(each)
+            except Exception as fault:  # what is told of a run must never end it
+                log.warning("%s could not be told: %s", type(each).__name__, fault)
+
+
+@contextmanager
+def observers(settings: Settings, pipeline: str) -> Iterator[Observers]:
+    """The observers that the settings ask for, while the body runs.
+
+    Raises:
+        SettingsError: they ask for one whose libraries are not installed.
+    """
+    found: list[Observer] = []
+    with ExitStack() as opened:
+        if settings.metrics.port is not None:
+            from strandline.jobs.run.metrics import PipelineMetrics, answering
+
+            metrics = PipelineMetrics(pipeline)
+            opened.enter_context(answering(settings.metrics, metrics))
+            found.append(metrics)
+        if settings.tracing.endpoint is not None:
+            with _installed("tracing.endpoint", "otel"):
+                from strandline.jobs.run.tracing import tracing
+            found.append(opened.enter_context(tracing(settings.tracing, pipeline)))
+        if settings.openlineage.url is not None:
+            with _installed("openlineage.url", "openlineage"):
+                from strandline.jobs.run.open_lineage import lineage_events
+            found.append(opened.enter_context(lineage_events(settings.openlineage, pipeline)))
+        yield Observers(found)
+
+
+@contextmanager
+def _installed(setting: str, extra: str) -> Iterator[None]:
+    """Import in the body what an extra brings. Raises SettingsError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"setting '{setting}' needs '{error.name}', which is not installed",
+            hint=f"type: pip install 'strandline[{extra}]', or unset it",
+        ) from error
 
 
 log = logging.getLogger("strandline")
@@ -144,7 +238,7 @@ def _rehearse(settings: Settings, name: str) -> None:
     import strandline.jobs.run.spark
     import strandline.jobs.run.stream
     import strandline.state_store.row_lanes  # noqa: F401
-    from strandline.jobs.ingest.logs.open import open_log
+    from strandline.jobs.ingest.topics import open_log
     from strandline.jobs.run.schedule import maintained
 
     lake = LakeLayout(settings.lake)

@@ -25,19 +25,16 @@ from strandline.jobs.ingest import source
 from strandline.jobs.ingest.event_logs import Target, begin_empty
 from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.ingest.in_tasks import ingest as ingest_by_spark
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import Ticks
-from strandline.jobs.ingest.topics import behind, current_ids
+from strandline.jobs.ingest.topics import behind, current_ids, open_log
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.report import CostFit, MicroBatch, RefreshCosts
-from strandline.jobs.run.committed import report_at
+from strandline.jobs.model.report import CostFit, MicroBatch, RefreshCosts, report_at
 from strandline.jobs.run.end_replacements import end_replacements
-from strandline.jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
-from strandline.jobs.run.refresh_views import refresh_all
+from strandline.jobs.run.refresh_views import RefreshTasks, in_tasks, refresh_all, warm_up
 from strandline.jobs.run.schedule import (
     Deferrals,
     RefreshUnit,

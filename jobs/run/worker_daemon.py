@@ -14,7 +14,7 @@ import os
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import strandline.jobs.run.refresh_tasks
+import strandline.jobs.run.refresh_views
 import strandline.state_store.duckdb.engine  # noqa: F401
 
 

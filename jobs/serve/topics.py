@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.serve.errors import RequestRefused, TooStale
 from strandline.state_store.errors import StrandlineError
 

@@ -37,8 +37,7 @@ from starlette.responses import Response
 
 from strandline.jobs.serve.errors import Forbidden
 from strandline.jobs.server.http.answers import failure
-from strandline.jobs.server.http.description import described
-from strandline.jobs.server.http.direct import Measured, add_routes
+from strandline.jobs.server.http.api import Measured, add_routes, described
 from strandline.jobs.server.http.requests import PatientProtocol, PatientSocket, allowed, refuse_others, server_of
 from strandline.jobs.server.postgres.listener import postgres
 from strandline.jobs.server.routes import changes, ksql, ksql_statements, operating, page, query, rows, streams, views

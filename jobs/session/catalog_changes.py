@@ -250,7 +250,7 @@ def _repair(
 
 def ensure_topic(definition: Definition, settings: Settings, lake: LakeLayout) -> None:
     """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
-    from strandline.jobs.ingest.logs.open import open_with_topic
+    from strandline.jobs.ingest.topics import open_with_topic
 
     if isinstance(definition, Source):
         open_with_topic(definition, settings, lake)
@@ -281,7 +281,7 @@ def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, l
         OptionRefused: it does.
         SourceUnavailable: the broker does not answer.
     """
-    from strandline.jobs.ingest.logs.open import open_log
+    from strandline.jobs.ingest.topics import open_log
 
     log = open_log(settings, lake)
     stated = next((option for option in statement.options if option.name == "PARTITIONS"), None)

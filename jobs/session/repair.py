@@ -84,7 +84,7 @@ def check_repaired(definition: Definition, catalog: Catalog, lake: LakeLayout) -
 def check_repaired_function(function: Function, catalog: Catalog) -> None:
     """Check that a function can take the place of the broken one of its name. Raises NotSupported: its callers were
     made with another one."""
-    from strandline.jobs.functions.declared import calls
+    from strandline.jobs.functions.python import calls
 
     callers = (d for d in catalog.definitions() if not isinstance(d, Source) and calls(d.query, function.name))
     _check_readers(function.name, callers, catalog.supposing(function))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.stored_names import shown_text
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Ownership, PlainView, Source, View
 from strandline.jobs.model.errors import UnknownName
@@ -175,7 +175,7 @@ def _queries(catalog: Catalog) -> Rows:
 
 
 def _topics(settings: Settings, lake: LakeLayout) -> Rows:
-    from strandline.jobs.ingest.logs.open import open_log
+    from strandline.jobs.ingest.topics import open_log
 
     log = open_log(settings, lake)
     rows = []

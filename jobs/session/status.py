@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import letters_of, stage_tables
-from strandline.jobs.ingest.logs.open import open_log
-from strandline.jobs.ingest.topics import lag
+from strandline.jobs.ingest.topics import lag, open_log
 from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View

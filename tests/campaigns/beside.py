@@ -21,7 +21,7 @@ from unittest.mock import patch
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import Approval, read_approval, write_approval
 from strandline.jobs.ingest.logs.local_log import LocalLog
-from strandline.jobs.ingest.logs.open import remember, remembered
+from strandline.jobs.ingest.topics import remember, remembered
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.operate.backup.execute import execute_backup, plan_backup

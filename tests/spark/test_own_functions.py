@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.jobs.functions.declared import registered
-from strandline.jobs.functions.python import Library
+from strandline.jobs.functions.python import Library, registered
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.model import types as t

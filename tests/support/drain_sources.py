@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from strandline.jobs.ingest import in_tasks, source
 from strandline.jobs.ingest.event_logs import Ingested, Target
 from strandline.jobs.ingest.in_driver import SmallBatches
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.source import IntakeRange
-from strandline.jobs.ingest.topics import current_ids
+from strandline.jobs.ingest.topics import current_ids, open_log
 from strandline.jobs.model.settings import IngestSettings, Settings
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout

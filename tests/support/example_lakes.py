@@ -8,10 +8,9 @@ from typing import Final
 from strandline.jobs.cli.demo import define
 from strandline.jobs.ingest.event_logs import Target
 from strandline.jobs.ingest.in_driver import SmallBatches
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.offsets import committed_offsets, cut
 from strandline.jobs.ingest.source import IntakeRange
-from strandline.jobs.ingest.topics import current_ids
+from strandline.jobs.ingest.topics import current_ids, open_log
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from strandline.jobs.functions.aggregates.python import CustomAggregate
+from strandline.jobs.functions.aggregates.registry import CustomAggregate
 from strandline.jobs.functions.python import Code
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Function

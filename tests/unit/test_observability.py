@@ -20,7 +20,7 @@ from obstore.store import MemoryStore
 from infra.house.plan import ROOT
 from infra.ports import free_port
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import MetricsSettings, load_settings
 from strandline.jobs.run.pipeline import drain

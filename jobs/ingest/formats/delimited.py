@@ -23,8 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.jobs.ingest.formats import columns, json_text
-from strandline.jobs.ingest.formats.columns import Part, are_texts
-from strandline.jobs.ingest.formats.json_values import Unreadable, in_text
+from strandline.jobs.ingest.formats.columns import Part, Unreadable, are_texts, in_text
 from strandline.jobs.model.errors import EncodeFailed, OptionRefused
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from strandline.jobs.ingest.formats.columns import Errors
-    from strandline.jobs.ingest.formats.json_values import Truth
+    from strandline.jobs.ingest.formats.columns import Errors, Truth
     from strandline.jobs.model.definitions import Column
 
 

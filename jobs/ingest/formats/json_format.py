@@ -26,8 +26,7 @@ import orjson
 import pyarrow as pa
 
 from strandline.jobs.ingest.formats import columns, json_text
-from strandline.jobs.ingest.formats.columns import Part, are_texts
-from strandline.jobs.ingest.formats.json_values import Unreadable, ignored, nested
+from strandline.jobs.ingest.formats.columns import Part, Unreadable, are_texts, ignored, nested
 from strandline.jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from strandline.jobs.ingest.formats.columns import Errors
-    from strandline.jobs.ingest.formats.json_values import Truth, Value
+    from strandline.jobs.ingest.formats.columns import Errors, Truth, Value
     from strandline.jobs.model.definitions import Column
 
 

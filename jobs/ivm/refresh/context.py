@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """How first refreshes are shared by Spark's tasks (`jobs.ivm.refresh.on_tasks`).
+    """How first refreshes are shared by Spark's tasks (`jobs.ivm.refresh.on_spark`).
 
     Attributes:
         fewest_rows: of all inputs, from which on they are.

@@ -140,11 +140,11 @@ def _by_tasks(context: RunContext, epoch: Epoch, rule: SpreadRule) -> Done | Non
         )
     import duckdb
 
-    from strandline.jobs.ivm.refresh import on_tasks
+    from strandline.jobs.ivm.refresh import on_spark
 
     with context.sessions.lent() as session:
         try:
-            return on_tasks.refresh(session, context, epoch, rule)
+            return on_spark.refresh(session, context, epoch, rule)
         except duckdb.Error as wrong:
             log.warning("'%s' is not shared by tasks: %s", epoch.stage.table, str(wrong).splitlines()[0])
             return None

@@ -1,4 +1,6 @@
-"""One refresh of one stage: from the version vector in its table's last commit to the present heads of its inputs.
+"""One refresh of one stage, in one commit: of what has changed since its last one, or of all its rows.
+
+A refresh goes from the version vector in the table's last commit to the present heads of the inputs:
 
     inputs ──changes(from, to)───> delta_…       ┐
     inputs ──read(from), read(to)─> old_…, new_…  ├─ rule (SQL) ──> rows or settled keys ──> one commit, vector `to`
@@ -6,33 +8,59 @@
 
 It is a pure function of the stage and the two vectors: it can be repeated, resumed after a kill at any point, or run by
 hand. Nothing but the last commit says where it stands.
+
+A stage can be computed anew, whatever its table holds, and stored as the difference:
+
+    inputs ──read(heads)──> rule ──> fresh ──┐
+    table as it stands, foreign rows too ────┴─> what differs ──> one commit, mode `rebuild`
+
+What reads the table takes in the difference, as after any other epoch. A table that cannot be read, or whose rows are
+only ever added, is set aside instead, and begun anew: what reads it must be rebuilt as well.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.ivm.refresh import engines
-from strandline.jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, planned, spans_of
+from strandline.jobs.engines.engine import engine_of
+from strandline.jobs.ivm.refresh import begun_logs, engines
+from strandline.jobs.ivm.refresh.begun_logs import check_whole
+from strandline.jobs.ivm.refresh.engines import duckdb_refusals
+from strandline.jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, next_record, planned, spans_of
 from strandline.jobs.ivm.refresh.faults import typed_fault
-from strandline.jobs.ivm.rules.stored import spec_of
-from strandline.jobs.model.errors import RowFailed
-from strandline.state_store.commits import CommitRecord
-from strandline.state_store.delta.heads import note
+from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+from strandline.jobs.ivm.refresh.runtime import Span
+from strandline.jobs.ivm.rules.maintenance import maintenance
+from strandline.jobs.ivm.rules.stored import spec_of, unmarked
+from strandline.jobs.ivm.rules.upserts import difference
+from strandline.jobs.model.errors import RefreshFailed, RowFailed
+from strandline.jobs.model.stage import inputs_of
+from strandline.jobs.model.stage_columns import storage_of, visible_columns
+from strandline.state_store.commits import REBUILD, CommitRecord
+from strandline.state_store.delta import reader
+from strandline.state_store.delta.heads import note, set_aside
 from strandline.state_store.delta.stored_table import StoredTable
+from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+
+    import duckdb
+    import pyarrow as pa
 
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
     from strandline.jobs.ivm.refresh.guarded_stage import StageDecision
     from strandline.jobs.model.definitions import Refresh
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import Head
+    from strandline.state_store.layout import LakeLayout
+
 
 # A stage whose inputs change without touching it commits nothing, so that it stays idle, but reads all versions since
 # its vector each time. Listing and reading that many small commits costs about as much as one commit of its own.
@@ -57,7 +85,7 @@ def refresh_stage(
     Args:
         refresh: whether changes are taken in, everything is computed anew, or what is cheaper.
         upto: version per input's name, to stop there; inputs that are not named are read at their heads.
-        untouched: it is known that no change of the inputs changes a row (`jobs.ivm.refresh.passing`).
+        untouched: it is known that no change of the inputs changes a row (`jobs.run.untouched`).
 
     Raises:
         RefreshFailed: the table was made by another definition.
@@ -200,3 +228,189 @@ def committed(context: RunContext, epoch: Epoch, *, anew: bool) -> tuple[CommitR
         if typed is None:
             raise
         raise typed from error
+
+
+log = logging.getLogger("strandline")
+
+
+def rebuild_decided(context: RunContext, heads: Heads, decision: StageDecision, owner: Owner) -> list[StageResult]:
+    """Rebuild the stages that the policy on errors names: a stage, and the dead letters that belong to it.
+
+    Raises:
+        RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
+        StrandlineError: as of `rebuild_stage`.
+    """
+    return run_decided(heads, decision, lambda each: rebuild_stage(context, heads, each, owner))
+
+
+def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> StageResult:
+    """Compute a stage's rows from its inputs' heads, and bring its table to them.
+
+    Raises:
+        RowFailed: an expression fails on a row.
+        EventsGone: retention has taken events from an input that the rows were computed from. Nothing was changed.
+        CorruptState, ForeignWrite, VersionGone: an input is itself to be mended first.
+    """
+    began = time.monotonic()
+    missing = missing_input(stage, heads)
+    if missing is not None:
+        return missing
+    begun_logs.check_stage(context.lake, heads, stage, owner)
+    try:
+        head = current_head(context.lake, stage, owner)
+    except (CorruptState, VersionGone) as error:
+        log.warning("'%s' cannot be read, and is begun anew: %s", stage.table, error)
+        head = None
+    if head is None:
+        moved = set_aside(context.lake, stage.table)
+        if moved is not None:
+            log.warning("what '%s' held is kept in %s", stage.table, moved)
+        heads.forget(stage.table)
+        return refresh_stage(context, heads, stage, owner)
+    epoch = _epoch(context, heads, stage, owner, head)
+    record, made = committed(context, epoch, anew=True)
+    if made is None:
+        made = table_of(context, stage).advance(record, after=head)
+    heads.moved(stage.table, made)
+    return replace(epoch.done("rebuild", epoch.record.reason, made), seconds=time.monotonic() - began)
+
+
+def current_head(lake: LakeLayout, stage: Stage, owner: Owner) -> Head | None:
+    """The table of a stage as it stands; None when there is none, or none that can be brought to other rows.
+
+    Raises:
+        CorruptState, VersionGone: it cannot be read.
+    """
+    head = reader.current_head(lake.table(stage.table)) if storage_of(stage) == "keyed" else None
+    return None if head is None or _in_another_form(head, owner) else head
+
+
+def _in_another_form(head: Head, owner: Owner) -> bool:
+    """True if the same definition's rows are stored otherwise: the table's columns are not the stage's."""
+    recorded, wanted = head.record.fingerprint, owner.fingerprint
+    return owner.owns_table and recorded not in ("", wanted) and unmarked(recorded) == unmarked(wanted)
+
+
+def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, head: Head) -> Epoch:
+    spans = []
+    for name, relation in {each.relation.name: each.relation for each in inputs_of(stage)}.items():
+        newest = heads.input(name)
+        assert newest is not None
+        spans.append(Span(relation, owner.entry(name), None, newest.at, newest))
+    planned = next_record(context, owner, head, tuple(spans))
+    reason = "rebuilt: all rows computed anew, whatever was stored"
+    record = replace(planned, mode=REBUILD, reason=reason, since=begun_logs.since(context.lake, head.record, spans))
+    return Epoch(stage, head, tuple(spans), record, first=False, few_changes=False)
+
+
+# A part of a stage's rows computed anew, at the version vector where the table stands, and stored as the difference.
+#
+#     inputs ──read(vector)──> rule ──> rows of the part ──> proof ──┐
+#     table  ──read(head)─────────────> rows of the part ────────────┴─> what differs ──> one commit, mode `rebuild`
+#
+# The vector does not move, so every other row stays what it is, and the next refresh goes on from there.
+
+_FRESH: Final = "fresh"
+
+
+@dataclass(frozen=True)
+class RecomputedPart:
+    """The rows of a stage that are computed anew.
+
+    Attributes:
+        condition: in DuckDB's SQL, over visible columns; it holds of all rows of a key or of none.
+        said: the same for people.
+        proof: told of the part's visible rows before they are stored; what it raises keeps them from it.
+    """
+
+    condition: str
+    said: str
+    proof: Callable[[pa.Table], None]
+
+
+def backfill_decided(
+    context: RunContext, heads: Heads, decision: StageDecision, owner: Owner, part: RecomputedPart
+) -> StageResult:
+    """Compute a part of a keyed stage's rows at its table's vector, by DuckDB, and store what differs.
+
+    Its dead letters stay what they are. Where there are none yet, they are computed at the same vector when a row
+    fails after all.
+
+    Raises:
+        RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
+        StrandlineError: as of `_backfill_stage`. Nothing is stored then.
+    """
+
+    def aside(stage: Stage) -> StageResult:
+        head, standing = heads.find(stage.table), heads.find(decision.sound.table)
+        if head is not None or standing is None:
+            return StageResult(stage.table, {}, {}, "none", "dead letters are not backfilled")
+        at = {name: version for name in _names(stage) if (version := standing.record.versions.get(owner.entry(name)))}
+        return refresh_stage(context, heads, stage, owner, upto=at)
+
+    done = run_decided(heads, decision, lambda each: _backfill_stage(context, heads, each, owner, part), aside)
+    return done[-1]
+
+
+def _names(stage: Stage) -> set[str]:
+    return {each.relation.name for each in inputs_of(stage)}
+
+
+def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: RecomputedPart) -> StageResult:
+    """Compute a part of a keyed stage's rows at its table's vector, by DuckDB, and store what differs.
+
+    Raises:
+        RefreshFailed: the table has not taken in all of its inputs yet.
+        EventsGone: retention has taken events from an input that the rows were computed from.
+        InputReplaced, VersionGone, CorruptState, ForeignWrite: an input, or the table, is to be mended first.
+        RowFailed, FunctionFailed: an expression fails on a row.
+        EngineRefused: DuckDB cannot run the rule.
+        CommitConflict: another writer committed first.
+        StrandlineError: what the proof raises. Nothing is stored by any of these.
+    """
+    began = time.monotonic()
+    epoch = _part_epoch(context, heads, stage, owner, part)
+    assert context.duckdb_engine is not None, "a backfill is DuckDB's"
+    with context.duckdb_engine.connection() as connection, duckdb_refusals(stage):
+        try:
+            committed = _stored(DuckDbRuntime(context, connection, epoch), connection, epoch, part)
+        except Exception as error:
+            typed = typed_fault(epoch, error)
+            if typed is None:
+                raise
+            raise typed from error
+    done = epoch.done("none" if committed is None else "rebuild", epoch.record.reason, committed)
+    return replace(done, seconds=time.monotonic() - began)
+
+
+def _part_epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: RecomputedPart) -> Epoch:
+    """The epoch in which every input is read as far as the table's vector says, and no further."""
+    head = heads.find(stage.table)
+    names = _names(stage)
+    reached = {name: head.record.vector.get(owner.entry(name)) if head is not None else None for name in names}
+    upto = {name: at.version for name, at in reached.items() if at is not None}
+    if head is None or len(upto) < len(names):
+        raise RefreshFailed(
+            sentence(
+                "'{}' has not taken in all of its inputs yet: there is nothing to compute anew", Name(stage.table)
+            ),
+            hint="run its pipeline first",
+        )
+    spans = tuple(replace(span, after=None) for span in spans_of(stage, owner, heads, head, upto))
+    check_whole(stage, head.record, spans)
+    record = replace(next_record(context, owner, head, spans), mode=REBUILD, reason=f"backfilled: {part.said}")
+    return Epoch(stage, head, spans, record, first=False, few_changes=False)
+
+
+def _stored(
+    runtime: DuckDbRuntime, connection: duckdb.DuckDBPyConnection, epoch: Epoch, part: RecomputedPart
+) -> Head | None:
+    """The commit; None, and no commit, when the stored rows are those that were computed."""
+    stage, engine = epoch.stage, engine_of(runtime.dialect)
+    computed = runtime.run(maintenance(stage, runtime.dialect, None), stored=False)
+    runtime.keep(_FRESH, f"SELECT * FROM ({computed}) WHERE {part.condition}")
+    names = ", ".join(engine.name(name) for name, _ in visible_columns(stage))
+    part.proof(connection.sql(f"SELECT {names} FROM {_FRESH}").to_arrow_table())
+    settled = runtime.run(difference(stage, _FRESH, engine, part.condition))
+    failpoint("inside-refresh")
+    return runtime.settle(settled, epoch.record)

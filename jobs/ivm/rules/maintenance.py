@@ -10,11 +10,9 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import DUPLICATE_KEY, NEGATIVE_WEIGHT, Dialect, Engine, engine_of
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_name
-from strandline.jobs.ivm.rules.analytic import analytic_rule, shown
 from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, join_of, relations
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
-from strandline.jobs.ivm.rules.recursive import recursive_rule
-from strandline.jobs.ivm.rules.session import session_rule
+from strandline.jobs.ivm.rules.recompute import analytic_rule, recursive_rule, session_rule, shown
 from strandline.jobs.ivm.rules.upserts import (
     PRESENT,
     STEP,

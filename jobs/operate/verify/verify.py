@@ -32,7 +32,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import Verdict
 from strandline.jobs.functions.failing_rows import BREAKS
 from strandline.jobs.functions.python import Library
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW
 from strandline.jobs.model import tables

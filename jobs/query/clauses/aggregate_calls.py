@@ -13,9 +13,15 @@ from sqlglot import exp
 
 from strandline.jobs.functions.aggregates.bag import Percentile
 from strandline.jobs.functions.aggregates.collections import ORDERED, Ordered
-from strandline.jobs.functions.aggregates.python import CustomAggregate
-from strandline.jobs.functions.aggregates.registry import FUNCTIONS, AggregateFunction, Bound, canonical, functions
-from strandline.jobs.functions.declared import function_at
+from strandline.jobs.functions.aggregates.registry import (
+    FUNCTIONS,
+    AggregateFunction,
+    Bound,
+    CustomAggregate,
+    canonical,
+    functions,
+)
+from strandline.jobs.functions.python import function_at
 from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from strandline.jobs.model.relation import EVENT_ORDER

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from strandline.jobs.functions.aggregates.collections import ORDERED
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.functions.declared import function_at
+from strandline.jobs.functions.python import function_at
 from strandline.jobs.query.expressions.other_dialects import closed, tree_of
 
 _LIST: Final = "ARRAY_AGG(CAST(x AS DOUBLE) ORDER BY CAST(x AS DOUBLE))"

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import relation_of
-from strandline.jobs.functions.declared import attach
+from strandline.jobs.functions.python import attach
 from strandline.jobs.model.definitions import InsertQuery, Kind, Ownership, Semantics, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.relation import Relation

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
-from strandline.jobs.functions.declared import function_at, scalar_of
+from strandline.jobs.functions.python import function_at, scalar_of
 from strandline.jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
 from strandline.jobs.functions.scalars.arrays import FORMS as LAMBDA_FORMS
 from strandline.jobs.functions.scalars.contract import TOTAL, common

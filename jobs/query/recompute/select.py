@@ -279,7 +279,7 @@ def _by(block: Block, keys: list[str]) -> str:
 # Functions OVER a window in a recomputation.
 #
 # Ties are broken by the columns that identify a row, so that the value is the same as the rule's; see
-# `jobs.ivm.rules.analytic` for where SQL counts tied rows together.
+# `jobs.ivm.rules.recompute` for where SQL counts tied rows together.
 
 _PEERS_TOGETHER = ("COUNT", "COUNT_DISTINCT", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR")
 _BY_ORDER_ALONE = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")

@@ -15,10 +15,10 @@ from strandline.jobs.server.state.events import (
     Form,
     Place,
     PushedEvent,
+    Replays,
     failed,
 )
 from strandline.jobs.server.state.feed import Backlog, Feed, Member
-from strandline.jobs.server.state.replays import Replays
 from strandline.state_store.delta import log
 from strandline.state_store.delta.heads import newest_version
 from strandline.state_store.errors import StrandlineError

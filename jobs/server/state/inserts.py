@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.jobs.ingest.logs.open import open_log
 from strandline.jobs.ingest.produce import append_records, encode_rows
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.serve.errors import KeyReused, RequestRefused
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint

@@ -17,7 +17,7 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.ivm.refresh import engines as duckdb_or_spark
-from strandline.jobs.ivm.refresh import full_recompute, guarded_stage, on_tasks
+from strandline.jobs.ivm.refresh import guarded_stage, on_spark, refresh
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.operate import backfill
@@ -96,8 +96,8 @@ def _first_load(patch: pytest.MonkeyPatch) -> None:
 
 def _spread(patch: pytest.MonkeyPatch) -> None:
     """Of what parts give to the buckets of a first load, one row is lost."""
-    whole = on_tasks._by_bucket
-    patch.setattr(on_tasks, "_by_bucket", lambda rows: whole(rows.slice(1)))
+    whole = on_spark._by_bucket
+    patch.setattr(on_spark, "_by_bucket", lambda rows: whole(rows.slice(1)))
 
 
 def _rule(patch: pytest.MonkeyPatch, broken: Callable[[Epoch], bool]) -> None:
@@ -197,7 +197,7 @@ def _backfilled(patch: pytest.MonkeyPatch) -> None:
 
 def _rebuilt(patch: pytest.MonkeyPatch) -> None:
     """A rebuild stores nothing."""
-    _idle(patch, full_recompute, "rebuild_stage")
+    _idle(patch, refresh, "rebuild_stage")
 
 
 def _idle(patch: pytest.MonkeyPatch, module: Any, name: str) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.jobs.functions.declared import registered
-from strandline.jobs.functions.python import Library
+from strandline.jobs.functions.python import Library, registered
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Function
 from strandline.jobs.model.errors import FunctionRefused, RefreshFailed

@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
-from strandline.jobs.ivm.refresh.full_recompute import rebuild_stage
+from strandline.jobs.ivm.refresh.refresh import rebuild_stage
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.from_topic import rebuild_from_topic

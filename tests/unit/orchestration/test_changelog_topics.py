@@ -15,8 +15,8 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.publish.publisher import TopicStanding
 from strandline.jobs.publish.topic import POSITION
 from strandline.jobs.run.heartbeat import Heartbeat
-from strandline.orchestration import changelog_topics
-from strandline.orchestration.changelog_topics import ChangelogTopics
+from strandline.orchestration import assets
+from strandline.orchestration.assets import ChangelogTopics
 from strandline.orchestration.definitions import build
 from strandline.orchestration.stream import Progress
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -82,7 +82,7 @@ def test_brokers_that_do_not_answer_are_asked_once(
         asked.append(view.name)
         raise SourceUnavailable("the brokers do not answer")
 
-    monkeypatch.setattr(changelog_topics, "topic_standing", silent)
+    monkeypatch.setattr(assets, "topic_standing", silent)
     assert told(ChangelogTopics(made.settings, made.catalog().definitions())) == {}
     assert len(asked) == 1
     assert "do not answer" in caplog.text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.rebuild import execute_rebuild, plan_rebuilds
 from strandline.jobs.run.pipeline import drain

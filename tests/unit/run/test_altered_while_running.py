@@ -14,7 +14,7 @@ from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.ingest.in_driver import SmallBatches
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source, View
 from strandline.jobs.model.errors import RefreshFailed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from strandline.jobs.run import committed as module
-from strandline.jobs.run.committed import Counted, committed, count
+from strandline.jobs.model import report as module
+from strandline.jobs.model.report import Counted, committed, count
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import TableSpec

@@ -16,8 +16,8 @@ from sqlglot import exp
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.refresh import guarded_stage
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
-from strandline.jobs.ivm.refresh.full_recompute import rebuild_decided
 from strandline.jobs.ivm.refresh.guarded_stage import Guarded, decide, guarded
+from strandline.jobs.ivm.refresh.refresh import rebuild_decided
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import RowFailed, SqlError, ViewsStopped
 from strandline.jobs.model.settings import Settings

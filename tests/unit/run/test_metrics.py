@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 
 from infra.ports import free_port
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import MetricsSettings, Settings
@@ -188,7 +188,7 @@ def test_a_run_loads_only_what_is_asked_for(tmp_path: Path) -> None:
     code = (
         "import sys, strandline.jobs.run.pipeline, strandline.jobs.run.stream;"
         "from strandline.jobs.model.settings import load_settings;"
-        "from strandline.jobs.run.observing import observers;"
+        "from strandline.jobs.run.pipeline import observers;"
         f"opened = observers(load_settings(lake={str(tmp_path)!r}), 'shop');"
         "opened.__enter__();"
         "print({'prometheus_client', 'opentelemetry.sdk', 'openlineage', 'http.server'} & sys.modules.keys())"

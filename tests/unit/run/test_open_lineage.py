@@ -11,9 +11,8 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.settings import OpenLineageSettings, Settings
-from strandline.jobs.run.observing import observers
 from strandline.jobs.run.open_lineage import _Datasets
-from strandline.jobs.run.pipeline import drain, opened
+from strandline.jobs.run.pipeline import drain, observers, opened
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.layout import LakeLayout

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.patience import Clock
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import OptionRefused
 from strandline.jobs.model.report import CostFit
 from strandline.jobs.model.settings import Settings

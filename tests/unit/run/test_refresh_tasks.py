@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from strandline.jobs.ivm.refresh.context import RunContext
-from strandline.jobs.run import refresh_tasks
-from strandline.jobs.run.refresh_tasks import _Task, groups, run_task
-from strandline.jobs.run.refresh_views import Refreshed
+from strandline.jobs.run import refresh_views
+from strandline.jobs.run.refresh_views import Refreshed, _Task, groups, run_task
 from strandline.jobs.run.schedule import Levels, RefreshUnit
 from strandline.state_store.layout import LakeLayout
 
@@ -59,7 +58,7 @@ def test_a_worker_has_the_same_objects_in_each_task_of_a_group(monkeypatch: pyte
         seen.append(levels)
         return Refreshed((), {})
 
-    monkeypatch.setattr(refresh_tasks, "refresh_all", refresh_all)
+    monkeypatch.setattr(refresh_views, "refresh_all", refresh_all)
     context = RunContext(None, LakeLayout(tmp_path), "writer")
     for text in ("a", "b", "a", "b"):
         levels = pickle.dumps([[item(text, LOG)]])

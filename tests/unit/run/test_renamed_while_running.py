@@ -8,7 +8,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.verify.verify import verify

@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from strandline.jobs.model.settings import Settings, TracingSettings
-from strandline.jobs.run.observing import Observers
-from strandline.jobs.run.pipeline import drain, opened
+from strandline.jobs.run.pipeline import Observers, drain, opened
 from strandline.jobs.run.tracing import Tracing
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout

@@ -9,8 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from strandline.jobs.functions.declared import registered
-from strandline.jobs.functions.python import Library
+from strandline.jobs.functions.python import Library, registered
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import FunctionRefused, InvalidQuery
 from strandline.jobs.serve.errors import TooLarge

@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from strandline.jobs.serve.errors import Busy
-from strandline.jobs.server.state import replays as module
-from strandline.jobs.server.state.events import Place, PushedEvent
-from strandline.jobs.server.state.replays import Replay, Replays
+from strandline.jobs.server.state import events as module
+from strandline.jobs.server.state.events import Place, PushedEvent, Replay, Replays
 
 FIRST = Place(7, 0, True, "abc")
 

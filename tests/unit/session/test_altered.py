@@ -9,7 +9,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Source, View, gives_the_same_rows
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.session.apply import apply

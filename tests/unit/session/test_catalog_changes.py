@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.jobs.catalog.drops import table_paths
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.serve.results import Message

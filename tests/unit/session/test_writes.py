@@ -11,7 +11,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest import produce
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import (

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lineage import lineage
 from strandline.jobs.ingest.logs.foreign_log import PLACES
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import (
     DeltaMissing,

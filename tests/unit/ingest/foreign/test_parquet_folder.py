@@ -16,7 +16,7 @@ from strandline.jobs.ingest.foreign import parquet_folder
 from strandline.jobs.ingest.foreign.parquet_folder import FolderRecord, SeenFile
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES
-from strandline.jobs.ingest.logs.open import open_log
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import (
     ForeignChanged,
     ForeignMissing,

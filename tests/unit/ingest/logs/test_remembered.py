@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.ingest.logs.open import open_log, remember, remembered
+from strandline.jobs.ingest.topics import open_log, remember, remembered
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
 from strandline.jobs.session.interpreter import Interpreter

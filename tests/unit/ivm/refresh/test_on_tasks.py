@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.refresh import on_tasks
+from strandline.jobs.ivm.refresh import on_spark
 from strandline.jobs.ivm.refresh.context import RunContext, Spread
-from strandline.jobs.ivm.refresh.on_tasks import sizes
+from strandline.jobs.ivm.refresh.on_spark import sizes
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.layout import LakeLayout
@@ -166,16 +166,16 @@ def test_nothing_of_a_part_that_fails_is_left(
     shared = Shared(lake, f"CREATE MATERIALIZED VIEW v AS {VIEWS['shown']}")
     for first in (0, 40, 80):
         shared.feed("visit", visits(40, first))
-    wrote = on_tasks._Work.write
+    wrote = on_spark._Work.write
     calls = []
 
-    def write(work: on_tasks._Work, *arguments: object) -> object:
+    def write(work: on_spark._Work, *arguments: object) -> object:
         calls.append(arguments)
         if len(calls) == 3:
             raise duckdb.InvalidInputException("the third part")
         return wrote(work, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(on_tasks._Work, "write", write)
+    monkeypatch.setattr(on_spark._Work, "write", write)
     shared.refresh(duckdb_engine)
     assert len(calls) == 3
     assert "by DuckDB: 120 rows" in shared.how("v")

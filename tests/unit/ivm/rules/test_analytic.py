@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.ivm.rules.analytic import analytic_rule
+from strandline.jobs.ivm.rules.recompute import analytic_rule
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.relation import Relation

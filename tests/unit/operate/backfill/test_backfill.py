@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline.jobs.ivm.refresh import full_recompute
+from strandline.jobs.ivm.refresh import refresh
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import RangeInseparable, RefreshFailed
 from strandline.jobs.model.settings import Settings, load_settings
@@ -173,7 +173,7 @@ def test_rows_that_do_not_prove_right_are_not_stored(
         return f"SELECT * REPLACE (n + 1 AS n) FROM ({maintenance(*given)})"
 
     with monkeypatch.context() as patch:
-        patch.setattr(full_recompute, "maintenance", wrongly)
+        patch.setattr(refresh, "maintenance", wrongly)
         with pytest.raises(RefreshFailed, match="do not prove right"):
             execute_backfill(settings, wrong, ToldSteps())
     assert reader.head(lake.table("hourly")) == head

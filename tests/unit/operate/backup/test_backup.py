@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.ingest.logs.open import open_log, remember
+from strandline.jobs.ingest.topics import open_log, remember
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.jobs.model.settings import KafkaSettings, load_settings
 from strandline.jobs.operate.backup.execute import BackupResult, execute_backup, plan_backup
