@@ -26,7 +26,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.report import counted_since
-from strandline.jobs.operate.freshness import Waiting
+from strandline.jobs.operate.health_checks import Waiting
 from strandline.jobs.run.dagster_child import table_metadata
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
 from strandline.orchestration.assets import ChangelogTopics, Role, from_pipes, role_of, table_of, with_defined

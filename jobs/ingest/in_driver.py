@@ -23,9 +23,8 @@ from strandline.jobs.ingest.offsets import NEVER, Offsets, Range, cut, cut_bytes
 from strandline.jobs.ingest.source import TopicsReader
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.duckdb.table import DuckDBTable
-from strandline.state_store.tablespec import schema_json
+from strandline.state_store.tablespec import arrow_schema, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,11 +28,10 @@ from strandline.jobs.ingest.offsets import ranges_of
 from strandline.jobs.ingest.source import IntakeRange, TopicRange, TopicsReader
 from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
 from strandline.state_store.delta.data_files import StagedParts
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.duckdb.table import BATCH_ROWS, WrittenRows, write_rows
 from strandline.state_store.errors import VectorMismatch
 from strandline.state_store.spark.table import SparkTable
-from strandline.state_store.tablespec import schema_json
+from strandline.state_store.tablespec import arrow_schema, schema_json
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.operate.drills.history import history
-from strandline.jobs.operate.freshness import Waiting
-from strandline.jobs.operate.health_checks import Hindrances
+from strandline.jobs.operate.health_checks import Hindrances, Waiting
 from strandline.jobs.operate.verify.findings import last_proof, sized
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader

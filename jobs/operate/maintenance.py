@@ -35,13 +35,12 @@ from strandline.jobs.run.schedule import maintained
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
 from strandline.state_store.delta.compaction import compact, plan_compaction
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict, StoreError, WriterBusy
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import Need, Retention
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import TableSpec, arrow_schema
 from strandline.state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:

@@ -36,8 +36,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import read_approval
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Ownership, Source, View
-from strandline.jobs.operate.freshness import Waiting
-from strandline.jobs.operate.health_checks import HealthChecks
+from strandline.jobs.operate.health_checks import HealthChecks, Waiting
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store import leases
 from strandline.state_store.delta.heads import WholeHeads

@@ -20,7 +20,7 @@ from strandline.jobs.serve import pull as stored
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.consistent_snapshot import newest_snapshot
 from strandline.jobs.serve.errors import KeyRequired, TooLarge
-from strandline.jobs.serve.pushdown import part_predicate
+from strandline.jobs.serve.pull import part_predicate
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Rows, python_rows
 from strandline.jobs.serve.terms import FREELY, NO_LIMITS, QueryBudget, QueryLimits
@@ -210,7 +210,7 @@ def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Ask
     """The keys that a query asks of a partial view; None when it reads none.
 
     Args:
-        predicate: of the only table of the query, as `jobs.serve.pushdown.key_predicate` finds it.
+        predicate: of the only table of the query, as `jobs.serve.pull.key_predicate` finds it.
 
     Raises:
         KeyRequired: its WHERE does not give all columns of the view's key, or it reads the view twice.

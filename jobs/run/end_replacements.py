@@ -29,11 +29,10 @@ from strandline.jobs.run.standby import catch_up, discard_former, discard_standb
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import digest_with, widen
 from strandline.state_store.delta.heads import set_aside
-from strandline.state_store.delta.schema import columns_of
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import LockLost, StrandlineError
 from strandline.state_store.failpoints import failpoint
-from strandline.state_store.tablespec import schema_json
+from strandline.state_store.tablespec import columns_of, schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.query.logical import Block
 from strandline.jobs.serve.catalogued import check_stored, readable_named
-from strandline.jobs.serve.pushdown import only_relation, row_by_row
+from strandline.jobs.serve.pull import only_relation, row_by_row
 from strandline.jobs.serve.shape import FEW_DIGITS
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select

@@ -34,7 +34,7 @@ from strandline.jobs.query.logical import Block
 from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.errors import ChangesGone
-from strandline.jobs.serve.pushdown import natural_order, only_relation, row_by_row
+from strandline.jobs.serve.pull import natural_order, only_relation, row_by_row
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import LiveRows, Tombstone, Weighted, json_line, python_rows
 from strandline.jobs.serve.watch import CommitWatch

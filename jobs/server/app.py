@@ -36,12 +36,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.jobs.serve.errors import Forbidden
+from strandline.jobs.server.http import changes, ksql, ksql_statements, operating, page, query, rows, streams, views
 from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.api import Measured, add_routes, described
 from strandline.jobs.server.http.requests import PatientProtocol, PatientSocket, allowed, refuse_others, server_of
+from strandline.jobs.server.http.rows import PointLookups
 from strandline.jobs.server.postgres.listener import postgres
-from strandline.jobs.server.routes import changes, ksql, ksql_statements, operating, page, query, rows, streams, views
-from strandline.jobs.server.routes.rows import PointLookups
 from strandline.jobs.server.state.access import bound
 from strandline.jobs.server.state.server import running
 from strandline.jobs.sql.size import too_deep

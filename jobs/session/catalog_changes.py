@@ -238,7 +238,7 @@ def _repair(
     definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: LakeLayout
 ) -> Change:
     """Replace a broken file by a definition, which stays in its pipeline, as far as that is known."""
-    from strandline.jobs.session.repair import as_it_was, check_repaired
+    from strandline.jobs.session.define.replaced import as_it_was, check_repaired
 
     definition = as_it_was(definition, again, catalog, lake)
     check_repaired(definition, catalog, lake)

@@ -11,8 +11,7 @@ from strandline.jobs.ivm.refresh.late import late_in
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SourceError
-from strandline.jobs.operate.freshness import Waiting
-from strandline.jobs.operate.health_checks import Hindrance, Hindrances
+from strandline.jobs.operate.health_checks import Hindrance, Hindrances, Waiting
 from strandline.jobs.publish.topic import published, topic_as_source
 from strandline.jobs.serve.results import Rows
 from strandline.state_store.delta import reader

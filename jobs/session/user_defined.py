@@ -64,7 +64,7 @@ def register_function(statement: CreateFunction, catalog: Catalog, allowed: Coll
             hint=f"DESCRIBE FUNCTION {made.name} shows how; or say CREATE OR REPLACE",
         )
     if broken:
-        from strandline.jobs.session.repair import check_repaired_function
+        from strandline.jobs.session.define.replaced import check_repaired_function
 
         check_repaired_function(made, catalog)
     catalog.put_function(made)

@@ -25,14 +25,13 @@ from strandline.state_store.delta.checkpoint import as_rows, removed_actions, wr
 from strandline.state_store.delta.deletion_vectors import deleted_rows, write_vectors
 from strandline.state_store.delta.entry import encode, rebuild_hint
 from strandline.state_store.delta.log import commit_file, commit_info, now_ms, write_commit
-from strandline.state_store.delta.schema import widened
 from strandline.state_store.delta.snapshot import moved_on, read_snapshot
 from strandline.state_store.delta.statistics import ROWS_TAG, loosened, row_count, rows_tag, tagged_digest
 from strandline.state_store.errors import CommitConflict, CorruptState, DiskFailed, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import Remembered, make_folder, remove_file, sync_folder
 from strandline.state_store.layout import table_at
-from strandline.state_store.tablespec import CHECKPOINT_INTERVAL, RECOVERY_HORIZON_MS
+from strandline.state_store.tablespec import CHECKPOINT_INTERVAL, RECOVERY_HORIZON_MS, widened
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

@@ -22,14 +22,13 @@ from strandline.state_store.delta.commit import Merged, commit_merged
 from strandline.state_store.delta.data_files import data_of, stage_files, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_positions
 from strandline.state_store.delta.rows import without
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.statistics import row_count, tagged_digest
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CommitConflict, CorruptState, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.layout import table_at
-from strandline.state_store.tablespec import STATE
+from strandline.state_store.tablespec import STATE, arrow_schema
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

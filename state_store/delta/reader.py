@@ -225,7 +225,7 @@ def _open(path: LakePath, version: int | None) -> Snapshot:
 
 
 def _stored(snapshot: Snapshot) -> pa.Schema:
-    from strandline.state_store.delta.schema import arrow_schema
+    from strandline.state_store.tablespec import arrow_schema
 
     return arrow_schema(snapshot.metadata["schemaString"])
 
@@ -296,7 +296,7 @@ def rows_before(path: LakePath, column: str, instant: dt.datetime, version: int)
     import pyarrow.compute as pc
 
     from strandline.state_store.delta.rows import Wanted, rows_of
-    from strandline.state_store.delta.schema import arrow_schema
+    from strandline.state_store.tablespec import arrow_schema
 
     snapshot = read_snapshot(path, version)
     before, mixed = 0, dict[str, Mapping[str, Any]]()

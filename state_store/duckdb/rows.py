@@ -27,12 +27,20 @@ from strandline.state_store.delta import rows
 from strandline.state_store.delta.data_files import data_of, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_positions, deleted_rows
 from strandline.state_store.delta.log import inside
-from strandline.state_store.delta.schema import added_columns, arrow_schema, columns_of
 from strandline.state_store.delta.statistics import row_count, without_nulls
 from strandline.state_store.duckdb.engine import literal
 from strandline.state_store.duckdb.statements import MOST_BYTES, MOST_ROWS
 from strandline.state_store.errors import CorruptState
-from strandline.state_store.tablespec import FILE, POSITION, STATE, VERSION, WEIGHT
+from strandline.state_store.tablespec import (
+    FILE,
+    POSITION,
+    STATE,
+    VERSION,
+    WEIGHT,
+    added_columns,
+    arrow_schema,
+    columns_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from strandline.state_store.commits import TableVersion
 from strandline.state_store.delta import log, reader, rows
 from strandline.state_store.delta.rows import Wanted, rows_of
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import DuplicateKey, InputReplaced, NegativeWeight, ReplicaDiverged, VersionGone
 from strandline.state_store.layout import table_at
 from strandline.state_store.leases import ReaderLease
 from strandline.state_store.replicas.state import Phase
+from strandline.state_store.tablespec import arrow_schema
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Requests and answers: values out of the one, the forms of the other, and the status of what fails."""
+"""HTTP: the routes, a module for each family; what requests say, the forms of answers, the status of what fails."""

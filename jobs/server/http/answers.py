@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Reflected
-    from strandline.jobs.serve.topics import Lag
+    from strandline.jobs.serve.watch import Lag
 
 
 ARROW: Final = "application/vnd.apache.arrow.stream"

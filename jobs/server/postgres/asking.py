@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.consistent_snapshot import Pinned
-    from strandline.jobs.serve.topics import Lag
+    from strandline.jobs.serve.watch import Lag
     from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.rows import CopyForm
     from strandline.jobs.server.postgres.settings import SessionSettings

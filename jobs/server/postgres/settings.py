@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.topics import staleness
+from strandline.jobs.serve.watch import staleness
 from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from strandline.jobs.serve.topics import Lag
+    from strandline.jobs.serve.watch import Lag
     from strandline.jobs.server.state.by_key import Keyed
     from strandline.jobs.server.state.worker import Answered
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strandline.jobs.functions.python import Library
     from strandline.jobs.serve.consistent_snapshot import Reflected
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.serve.topics import Topics
+    from strandline.jobs.serve.watch import Topics
     from strandline.jobs.server.state.events import VersionProcesses
     from strandline.state_store.layout import LakeLayout
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.jobs.functions.python import Library
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.subscription import Subscription
-    from strandline.jobs.serve.topics import Topics
+    from strandline.jobs.serve.watch import Topics
     from strandline.jobs.server.state.events import VersionProcesses
     from strandline.jobs.sql.syntax import Emit, Select
     from strandline.state_store.layout import LakeLayout

@@ -16,8 +16,7 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.consistent_snapshot import Reflected, pin, reflected
 from strandline.jobs.serve.errors import NotYet
-from strandline.jobs.serve.topics import Topics
-from strandline.jobs.serve.watch import CommitWatch, Poller
+from strandline.jobs.serve.watch import CommitWatch, Poller, Topics
 from strandline.jobs.server.state.access import EVERYTHING, Token, Tokens
 from strandline.jobs.server.state.by_key import KeyedQueries
 from strandline.jobs.server.state.events import VersionProcesses
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least
-    from strandline.jobs.serve.topics import Lag
+    from strandline.jobs.serve.watch import Lag
     from strandline.jobs.server.state.access import ServerOptions
 
 

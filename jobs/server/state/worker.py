@@ -61,7 +61,7 @@ _LATE_IMPORTS: Final = (
     *(
         "strandline.state_store.delta.checkpoint",
         "strandline.state_store.delta.rows",
-        "strandline.state_store.delta.schema",
+        "strandline.state_store.tablespec",
         "strandline.state_store.storage.disk",
     ),
 )

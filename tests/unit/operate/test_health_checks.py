@@ -11,9 +11,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import Verdict
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.definitions import View
-from strandline.jobs.operate import freshness
-from strandline.jobs.operate.freshness import Waiting
-from strandline.jobs.operate.health_checks import HealthChecks
+from strandline.jobs.operate import health_checks
+from strandline.jobs.operate.health_checks import HealthChecks, Waiting
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log as delta_log
@@ -97,7 +96,7 @@ def test_a_heartbeat_is_read_once_for_all_views_of_a_pipeline(made: MadeLake, mo
         read.append(pipeline)
         return read_beat(lake, pipeline)
 
-    monkeypatch.setattr(freshness, "read_beat", counted)
+    monkeypatch.setattr(health_checks, "read_beat", counted)
     found = waiting(made)
     assert [found.versions(name) for name in ("totals", "spread", "totals")] == [1, 1, 1]
     assert found.since("totals") is not None

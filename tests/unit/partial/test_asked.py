@@ -11,7 +11,7 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.partial.pull import Key, asked
 from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.serve.errors import KeyRequired
-from strandline.jobs.serve.pushdown import key_predicate
+from strandline.jobs.serve.pull import key_predicate
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from tests.support.served_lake import ServedLake

@@ -14,8 +14,7 @@ from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import OptionRefused
 from strandline.jobs.model.report import CostFit
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.freshness import Waiting
-from strandline.jobs.operate.health_checks import Hindrances
+from strandline.jobs.operate.health_checks import Hindrances, Waiting
 from strandline.jobs.run.heartbeat import heartbeat
 from strandline.jobs.run.pipeline import drain, opened
 from strandline.jobs.run.schedule import maintained, patience, without

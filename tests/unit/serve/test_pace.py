@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.server.routes.views import MOST_COMMITS, WINDOW_SECONDS, TablePace, pace
+from strandline.jobs.server.http.views import MOST_COMMITS, WINDOW_SECONDS, TablePace, pace
 from strandline.state_store.delta import log
 from tests.support.served_lake import ServedLake
 

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from hypothesis import example, given
 
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.server.routes import rows as rows_route
-from strandline.jobs.server.routes import streams
+from strandline.jobs.server.http import rows as rows_route
+from strandline.jobs.server.http import streams
 from strandline.state_store.replicas.state import ReplicaReading
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until

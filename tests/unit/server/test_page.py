@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from strandline.jobs.server.routes.page import FILES, INDEX, POLICY
+from strandline.jobs.server.http.page import FILES, INDEX, POLICY
 
 FOLDER = Path("jobs/server/page")
 SCRIPTS = [name for name in FILES if name.endswith(".js")]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from strandline.jobs.server.app import application
 from strandline.jobs.server.http.answers import ARROW
-from strandline.jobs.server.routes.rows import ROUTE, PointLookups, router
+from strandline.jobs.server.http.rows import ROUTE, PointLookups, router
 from strandline.jobs.server.state.access import ServerOptions
 from tests.support.examples import SLOWNESS
 from tests.support.served_lake import ServedLake

@@ -15,7 +15,7 @@ from psycopg import errors
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.topics import Lag, Topics, staleness
+from strandline.jobs.serve.watch import Lag, Topics, staleness
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
@@ -194,7 +194,7 @@ def test_a_subscription_is_refused_or_ends_where_it_is_too_far_behind(
 def test_ksqldbs_clients_ask_by_a_property(
     client: TestClient, served: ServedLake, monkeypatch: pytest.MonkeyPatch, path: str, text: str, given: str
 ) -> None:
-    monkeypatch.setattr("strandline.jobs.server.routes.ksql.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.jobs.server.http.ksql.WAIT_SECONDS", 0.0)
 
     def sent(sql: str, allowed: str) -> Any:
         return client.post(path, json={text: f"{sql};", given: {"strandline.max_staleness": allowed}})

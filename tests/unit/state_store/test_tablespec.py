@@ -7,8 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from strandline.state_store.delta.schema import arrow_schema
-from strandline.state_store.tablespec import TableSpec, quoted, schema_json
+from strandline.state_store.tablespec import TableSpec, arrow_schema, quoted, schema_json
 
 KEYED = TableSpec("t", (("k", "STRING"), ("odd `name", "INT")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
 

@@ -15,11 +15,10 @@ from deltalake import Schema
 
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import data_files, log, reader
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.statistics import Predicate, may_hold
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState, StoreError
-from strandline.state_store.tablespec import TableSpec
+from strandline.state_store.tablespec import TableSpec, arrow_schema
 from tests.support.arrow_table import ArrowTable
 from tests.support.on_disk import on_disk
 

@@ -8,11 +8,10 @@ import pyarrow as pa
 from deltalake import QueryBuilder
 
 from strandline.state_store.commits import CommitRecord, Head
-from strandline.state_store.delta.schema import arrow_schema
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.duckdb.engine import Kept
 from strandline.state_store.duckdb.table import DuckDBTable
-from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE, schema_json
+from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, STATE, arrow_schema, schema_json
 from tests.support.lakes import delta_rs
 from tests.support.table_model import BEGIN, SPEC, Changes, TableModel
 

@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.stored_names import stored_statement
 from strandline.jobs.serve.errors import RequestRefused
-from strandline.jobs.serve.topics import staleness
+from strandline.jobs.serve.watch import staleness
 from strandline.jobs.server.http.answers import lag_headers
 from strandline.jobs.server.http.requests import columns_of, named, number, parameters, pinned_in, seconds, server_of
 from strandline.jobs.server.state.events import Place

@@ -14,7 +14,7 @@ from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.results import to_json
 from strandline.jobs.serve.terms import Least
-from strandline.jobs.serve.topics import staleness
+from strandline.jobs.serve.watch import staleness
 from strandline.jobs.server.http.answers import ARROW, About, joined_rows, wants_arrow
 from strandline.jobs.server.http.api import DirectRoute
 from strandline.jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name

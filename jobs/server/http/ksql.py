@@ -27,7 +27,7 @@ from strandline.jobs.serve.catalogued import names_read
 from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import RequestRefused, Unauthenticated
 from strandline.jobs.serve.results import to_json
-from strandline.jobs.serve.topics import staleness
+from strandline.jobs.serve.watch import staleness
 from strandline.jobs.server.http.answers import (
     MAX_STALENESS,
     OFFSET_RESETS,

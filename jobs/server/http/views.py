@@ -22,8 +22,8 @@ from strandline.jobs.serve.consistent_snapshot import age_ms, instant
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.serve.results import to_json
 from strandline.jobs.server.http.answers import failure
+from strandline.jobs.server.http.operating import readiness
 from strandline.jobs.server.http.requests import named, reader_of, server_of
-from strandline.jobs.server.routes.operating import readiness
 from strandline.jobs.server.state.server import Server
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import StoreError, VersionGone

@@ -22,7 +22,7 @@ from strandline.jobs.serve.lookup import Lookup
 from strandline.jobs.serve.pull import answer, plan_pull
 from strandline.jobs.serve.results import RowText
 from strandline.jobs.serve.terms import Least, Terms, no_versions
-from strandline.jobs.serve.topics import staleness
+from strandline.jobs.serve.watch import staleness
 from strandline.jobs.server.http.answers import About, VersionAnswers, arrow_rows, many_rows, one_row, wants_arrow
 from strandline.jobs.server.http.api import DirectRoute, answered
 from strandline.jobs.server.http.requests import (
