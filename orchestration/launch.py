@@ -364,4 +364,4 @@ def _fenced(text: str) -> dg.MetadataValue[Any]:
 
 def drain_command(pipeline: str) -> list[str]:
     """The command that drains a pipeline, with the interpreter that runs this process: it has the packages."""
-    return [sys.executable, "-m", "strandline.jobs.run.dagster_child", pipeline]
+    return [sys.executable, "-m", "strandline.jobs.run.dagster_child", "drain", pipeline]

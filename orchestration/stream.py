@@ -179,7 +179,7 @@ _FIRST_BEAT_SECONDS: Final = 120.0
 
 def stream_command(pipeline: str) -> list[str]:
     """The command of a stream, with the interpreter that runs this process: it has the packages."""
-    return [sys.executable, "-m", "strandline.jobs.run.stream_child", pipeline]
+    return [sys.executable, "-m", "strandline.jobs.run.dagster_child", "follow", pipeline]
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,30 @@
-"""The child process that Dagster starts to drain a pipeline: `python -m strandline.jobs.run.dagster_child PIPELINE`.
+"""The child processes that Dagster starts, one to drain a pipeline and one to follow it without end.
 
-It runs the same drain as `strandline run`, then reports each selected asset through Dagster Pipes. The parent names
+    python -m strandline.jobs.run.dagster_child drain PIPELINE
+    python -m strandline.jobs.run.dagster_child follow PIPELINE
+
+A drain is that of `strandline run`; then each selected asset is reported through Dagster Pipes. The parent names
 the table of each asset, and the version that Dagster was told last, in the session's extras under `tables`:
 
     {"projections/locations": {"table": "locations", "role": "projection", "told": 3}, …}
 
-Rows are counted from that version on, so that those of a drain that was killed after its commit are not lost.
+Rows are counted from that version on, so that those of a drain that was killed after its commit are not lost. Nothing
+is reported before the drain has succeeded: an asset turns green only with its numbers.
 
-Nothing is reported before the drain has succeeded: an asset turns green only with its numbers.
+To follow is the run of `strandline run PIPELINE --mode continuous`. It has no lifeline: it outlives the process that
+started it, and whoever wants it finds it by its heartbeat. SIGTERM stops it. It logs to standard error, of news that
+comes with every micro-batch a line a minute, so that a run without end fills no disk.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.model.report import counted_since
 from strandline.jobs.model.settings import load_settings
@@ -23,12 +33,13 @@ from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dagster_pipes import PipesContext, PipesMetadataValue
 
     from strandline.jobs.model.report import RunReport, TableReport
     from strandline.jobs.model.settings import Settings
+
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -37,14 +48,23 @@ _CHANGELOG = "changelog"
 
 
 def main(arguments: list[str]) -> int:
-    """Drain the pipeline named by the only argument and report to Dagster.
+    """Do what the arguments ask: `drain` or `follow`, and the name of a pipeline.
 
     Returns:
-        The exit code: 0, `EXIT_FAILED` when the drain failed, `EXIT_USAGE` when called wrongly.
+        The exit code: 0, `EXIT_FAILED` when the run failed, `EXIT_USAGE` when called wrongly.
     """
-    if len(arguments) != 1:
-        print("usage: python -m strandline.jobs.run.dagster_child PIPELINE", file=sys.stderr)
-        return EXIT_USAGE
+    match arguments:
+        case ["drain", pipeline]:
+            return _drain_and_report(pipeline)
+        case ["follow", pipeline]:
+            return _follow(pipeline)
+        case _:
+            print("usage: python -m strandline.jobs.run.dagster_child drain|follow PIPELINE", file=sys.stderr)
+            return EXIT_USAGE
+
+
+def _drain_and_report(pipeline: str) -> int:
+    """Drain the pipeline and report to Dagster; the exit code."""
     hold_lifeline()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     from dagster_pipes import open_dagster_pipes
@@ -52,7 +72,7 @@ def main(arguments: list[str]) -> int:
     with open_dagster_pipes() as pipes:
         try:
             settings = load_settings()
-            report = _drain(settings, arguments[0])
+            report = _drain(settings, pipeline)
             report_run(pipes, report, LakeLayout(settings.lake))
         except StrandlineError as error:
             pipes.report_custom_message({"error": error.attrs()})
@@ -153,6 +173,78 @@ def _markdown_vector(vector: Mapping[str, int]) -> PipesMetadataValue:
         *(f"| `{name}` | {version} |" for name, version in vector.items()),
     ]
     return {"type": "md", "raw_value": "\n".join(lines)}
+
+
+# The stop of a continuous run: SIGTERM asks for it, the run ends after the micro-batch at work.
+
+
+@contextmanager
+def stopped_by_signal() -> Iterator[Event]:
+    """An event that SIGTERM sets. Only for the main thread of a process."""
+    stop = Event()
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+_SECONDS_BETWEEN: Final = 60.0
+_MOST_KINDS: Final = 1_000
+"""Messages that were not made of a template would otherwise be remembered one by one."""
+
+
+class RateLimitedLog(logging.Filter):
+    """Lets news of one kind (one logger's template) through once in so many seconds, and says how much was kept back.
+
+    Warnings and errors always pass. Any thread may log.
+    """
+
+    def __init__(self, seconds: float = _SECONDS_BETWEEN) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO:
+            return True
+        kind, now = (record.name, str(record.msg)), time.monotonic()
+        since, kept_back = self._said.get(kind, (now - self._seconds, 0))
+        if now - since < self._seconds:
+            self._said[kind] = (since, kept_back + 1)
+            return False
+        if len(self._said) >= _MOST_KINDS:
+            self._said.clear()
+        self._said[kind] = (now, 0)
+        if kept_back:
+            record.msg, record.args = f"{record.getMessage()} ({kept_back} more since the last such line)", None
+        return True
+
+
+def _follow(pipeline: str) -> int:
+    """Follow the pipeline until SIGTERM. It has no lifeline: it outlives the process that started it.
+
+    Returns:
+        The exit code: 0 after a stop, `EXIT_FAILED` when the run failed (its heartbeat says why).
+    """
+    _log_to_stderr()
+    from strandline.jobs.run.pipeline import follow
+
+    try:
+        with stopped_by_signal() as stop:
+            follow(load_settings(), pipeline, stop)
+    except StrandlineError as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILED
+    return 0
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(RateLimitedLog())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    # It tells of each call between the JVM and Python, by a text of its own.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

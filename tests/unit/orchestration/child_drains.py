@@ -90,7 +90,7 @@ def child(body: str, pids: Path | None = None) -> list[str]:
     module.drain = drain
     sys.modules['strandline.jobs.run.pipeline'] = module
     from strandline.jobs.run.dagster_child import main
-    sys.exit(main(['packages']))
+    sys.exit(main(['drain', 'packages']))
     """
     return [sys.executable, "-c", "".join(textwrap.dedent(part) for part in (head, body, tail))]
 

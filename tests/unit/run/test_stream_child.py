@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from strandline.jobs.run import stream_child
-from strandline.jobs.run.stream_child import RateLimitedLog
+from strandline.jobs.run import dagster_child
+from strandline.jobs.run.dagster_child import RateLimitedLog
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(stream_child, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(dagster_child, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 def said(kept: RateLimitedLog, message: str, *arguments: object, level: int = logging.INFO) -> str | None:
