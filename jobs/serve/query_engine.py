@@ -17,7 +17,7 @@ from strandline.jobs.model.errors import InvalidQuery, RecursionEndless
 from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget
 from strandline.state_store.duckdb import elementary
-from strandline.state_store.duckdb.errors import error_of
+from strandline.state_store.duckdb.statements import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

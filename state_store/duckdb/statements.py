@@ -8,6 +8,8 @@ text again where it reads files or tables (DuckDB 2.0), and not where it reads A
 objects that give another stream each time.
 
 The plan is that of the first rows. So they must be few, each time: whatever the plan, it then takes no time.
+
+Arrow's reader says an error of DuckDB's as an OSError with its text. It is given back the class that it had.
 """
 
 from __future__ import annotations
@@ -20,9 +22,34 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+import duckdb
+
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
+
+
+_CLASSES: Final[Mapping[str, type[duckdb.Error]]] = {
+    "Binder": duckdb.BinderException,
+    "Catalog": duckdb.CatalogException,
+    "Conversion": duckdb.ConversionException,
+    "IO": duckdb.IOException,
+    "INTERNAL": duckdb.InternalException,
+    "INTERRUPT": duckdb.InterruptException,
+    "Invalid Input": duckdb.InvalidInputException,
+    "Not implemented": duckdb.NotImplementedException,
+    "Out of Memory": duckdb.OutOfMemoryException,
+    "Out of Range": duckdb.OutOfRangeException,
+    "Parser": duckdb.ParserException,
+    "Serialization": duckdb.SerializationException,
+}
+"""{DuckDB's type of an error: its class}. The type stands at the begin of the text, before the word Error."""
+
+
+def error_of(said: str) -> duckdb.Error:
+    """Make DuckDB's error of its text, of the class that it had."""
+    made: duckdb.Error = _CLASSES.get(said.partition(" Error: ")[0], duckdb.Error)(said)
+    return made
+
 
 # DuckDB advises `sql`, which binds the text once more to know its columns: for few rows that takes longer than a copy.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, "strandline")

@@ -20,9 +20,8 @@ from strandline.state_store.delta.data_files import StagedParts, stage_files
 from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table, digests_by
-from strandline.state_store.duckdb.errors import error_of
 from strandline.state_store.duckdb.rows import TableRows, quoted
-from strandline.state_store.duckdb.statements import MOST_ROWS
+from strandline.state_store.duckdb.statements import MOST_ROWS, error_of
 from strandline.state_store.errors import CorruptState, NegativeWeight
 from strandline.state_store.paths import within
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT, arrow_schema, schema_json

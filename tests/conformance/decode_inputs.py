@@ -22,7 +22,7 @@ from strandline.jobs.ingest.decode import Decoder
 from strandline.jobs.ingest.formats import json_text
 from strandline.jobs.ingest.formats.coerce import Misfit, coerce, find, wire_value
 from strandline.jobs.ingest.formats.format import Role, open_format
-from strandline.jobs.ingest.formats.primitive import PrimitiveFormat
+from strandline.jobs.ingest.formats.plain import PrimitiveFormat
 from strandline.jobs.ingest.logs.log import Records
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.scalars import domains
 from strandline.jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common, takes_no_clock
-from strandline.jobs.functions.scalars.time_zones import since_1970, since_last
+from strandline.jobs.functions.scalars.time_patterns import since_1970, since_last
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType

@@ -27,13 +27,14 @@ from strandline.jobs.functions.scalars.time_patterns import (
     RESERVED,
     ZONED,
     ZONES,
+    Dialect,
     any_case,
     for_spark,
     in_zone,
+    local_to_utc,
     tokens,
     written,
 )
-from strandline.jobs.functions.scalars.time_zones import Dialect, local_to_utc
 from strandline.jobs.model.errors import InvalidQuery
 
 # Two days of one year: in places with summer time the clocks differ between them.

@@ -11,17 +11,17 @@ from zoneinfo import ZoneInfo
 from strandline.jobs.engines.engine import NO_DATE
 from strandline.jobs.functions.scalars import domains, time_patterns
 from strandline.jobs.functions.scalars.contract import Scalar, Written, quoted, takes, takes_no_clock, unquoted
-from strandline.jobs.functions.scalars.time_patterns import check
-from strandline.jobs.functions.scalars.time_texts import formatted, is_pattern, read_by_row, written_by_row
-from strandline.jobs.functions.scalars.time_zones import (
+from strandline.jobs.functions.scalars.time_patterns import (
     IS_OFFSET,
     Dialect,
     as_instant,
+    check,
     distance_of,
     local_to_utc,
     since_last,
     utc_to_local,
 )
+from strandline.jobs.functions.scalars.time_texts import formatted, is_pattern, read_by_row, written_by_row
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
 

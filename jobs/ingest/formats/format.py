@@ -75,12 +75,12 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
 
             return JsonFormat(wanted, bare=bare)
         case "DELIMITED":
-            from strandline.jobs.ingest.formats.delimited import DelimitedFormat, delimiter_of
+            from strandline.jobs.ingest.formats.plain import DelimitedFormat, delimiter_of
 
             delimiter = delimiter_of(source.options.get(f"{role.upper()}_DELIMITER"))
             return DelimitedFormat(wanted, delimiter, 0 if key else source.added)
         case "KAFKA":
-            from strandline.jobs.ingest.formats.primitive import PrimitiveFormat
+            from strandline.jobs.ingest.formats.plain import PrimitiveFormat
 
             return PrimitiveFormat(wanted)
         case "AVRO":

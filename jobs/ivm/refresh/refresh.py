@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Final
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.refresh import begun_logs, engines
 from strandline.jobs.ivm.refresh.begun_logs import check_whole
-from strandline.jobs.ivm.refresh.engines import duckdb_refusals
+from strandline.jobs.ivm.refresh.engines import duckdb_refusals, typed_fault
 from strandline.jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, next_record, planned, spans_of
-from strandline.jobs.ivm.refresh.faults import typed_fault
 from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 from strandline.jobs.ivm.refresh.runtime import Span
 from strandline.jobs.ivm.rules.maintenance import maintenance

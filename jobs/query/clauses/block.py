@@ -26,7 +26,7 @@ from strandline.jobs.query.clauses.grouping import (
 from strandline.jobs.query.clauses.joins import Joins, with_subqueries_in_where, without_unread
 from strandline.jobs.query.clauses.ksql import check_select, ksql_block
 from strandline.jobs.query.clauses.over import AnalyticCalls
-from strandline.jobs.query.clauses.partitions_apart import partitions_apart
+from strandline.jobs.query.clauses.over_windows import partitions_apart
 from strandline.jobs.query.clauses.record_key import with_key
 from strandline.jobs.query.clauses.select_list import Naming, TableFunctions, read_outputs
 from strandline.jobs.query.clauses.subqueries import Subqueries

@@ -30,8 +30,9 @@ from strandline.jobs.model.stage import (
 )
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.aggregate_calls import OVER_ROWS, Calls, usual, without_words
-from strandline.jobs.query.clauses.frames import (
+from strandline.jobs.query.clauses.over_windows import (
     Order,
+    Partition,
     by_columns,
     by_length,
     check_kinds,
@@ -44,7 +45,6 @@ from strandline.jobs.query.clauses.frames import (
     ties,
     without_end,
 )
-from strandline.jobs.query.clauses.partitions_apart import Partition
 from strandline.jobs.query.expressions.casts import converted, widened
 from strandline.jobs.query.expressions.coercion import is_constant
 from strandline.jobs.query.expressions.infer import Aggregate, infer

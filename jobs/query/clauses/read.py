@@ -27,9 +27,8 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.block import check_order, read_block, read_in_order
 from strandline.jobs.query.clauses.from_clause import Context, check_reads
 from strandline.jobs.query.clauses.quarantine import guarded_query
-from strandline.jobs.query.clauses.set_operations import read_set_operation
+from strandline.jobs.query.clauses.query_expression import read_set_operation, read_with
 from strandline.jobs.query.clauses.time_joins import lookups_only
-from strandline.jobs.query.clauses.with_clause import read_with
 from strandline.jobs.query.clock import asks, with_moment, with_ticks
 from strandline.jobs.query.desugar import (
     first_rows,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.jobs.ingest.formats.delimited import DelimitedFormat, read_lines
+from strandline.jobs.ingest.formats.plain import DelimitedFormat, read_lines
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.types import BaseType, SqlType

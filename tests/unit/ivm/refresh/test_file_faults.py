@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.jobs.ivm.refresh.faults import file_fault, typed_fault
+from strandline.jobs.ivm.refresh.engines import file_fault, typed_fault
 from strandline.jobs.model.errors import RowFailed
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW, NEGATIVE_WEIGHT
-from strandline.jobs.ivm.refresh.faults import typed_fault
+from strandline.jobs.ivm.refresh.engines import typed_fault
 from strandline.jobs.model.errors import FunctionFailed, RowFailed
-from strandline.state_store.duckdb.errors import error_of
+from strandline.state_store.duckdb.statements import error_of
 from strandline.state_store.errors import NegativeWeight
 
 EPOCH: Any = SimpleNamespace(

@@ -6,8 +6,8 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.query.clauses.query_expression import LEVELS
 from strandline.jobs.query.clauses.read import read_pull, read_query
-from strandline.jobs.query.clauses.with_clause import LEVELS
 from strandline.jobs.query.logical import Block, Recursion, outputs_of, relations_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.from_text import parse_query

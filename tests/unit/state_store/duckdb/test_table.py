@@ -22,8 +22,8 @@ from strandline.state_store.delta import reader
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.duckdb import table as tally_module
 from strandline.state_store.duckdb.engine import DuckDBEngine, Kept
-from strandline.state_store.duckdb.errors import error_of
 from strandline.state_store.duckdb.rows import Keys
+from strandline.state_store.duckdb.statements import error_of
 from strandline.state_store.duckdb.table import BATCH_ROWS, DuckDBTable, Tally, streamed
 from strandline.state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
 from strandline.state_store.paths import LakePath
