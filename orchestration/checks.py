@@ -25,10 +25,10 @@ from strandline.jobs.expect.expectations import Verdict, validate, write_docs
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Definition, Expectation, InsertQuery, Ownership, Source, View
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.backup.image import numbers
-from strandline.jobs.operate.drills.history import DrillResult, record
-from strandline.jobs.operate.drills.scenarios import SCENARIOS, plan_drills, run_drill
 from strandline.jobs.operate.health_checks import HEALTH_CHECKS, HealthChecks, Waiting
+from strandline.jobs.operate.recovery.drill_history import DrillResult, record
+from strandline.jobs.operate.recovery.image import numbers
+from strandline.jobs.operate.recovery.scenarios import SCENARIOS, plan_drills, run_drill
 from strandline.jobs.operate.verify.verify import PROOFS, prove, with_quarantine
 from strandline.orchestration.assets import ChangelogTopics, data_docs, evaluation_of, identifier, result_of
 from strandline.orchestration.translator import Translator

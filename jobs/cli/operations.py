@@ -100,7 +100,7 @@ def backup(
 ) -> None:
     """Back up the lake: only files that DEST has not yet are copied. Pipelines may run."""
     with exit_codes():
-        from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
+        from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
         from strandline.jobs.operate.verify.findings import counted, sized
 
         settings = load_settings()
@@ -137,7 +137,7 @@ def restore(
 ) -> None:
     """Restore a backup into an empty lake, and verify the rows of every table. Killed, it goes on when run again."""
     with exit_codes():
-        from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+        from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 
         settings = load_settings()
         plan = plan_restore(_path(settings, source), _path(settings, lake), number)
@@ -162,8 +162,8 @@ def drill(
     """Rehearse recoveries on copies, never on the lake itself, and measure them."""
     with exit_codes():
         from strandline.jobs.cli.shown import show_drill_plan, show_drills
-        from strandline.jobs.operate.drills.history import record
-        from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
+        from strandline.jobs.operate.recovery.drill_history import record
+        from strandline.jobs.operate.recovery.scenarios import plan_drills, run_drill
         from strandline.state_store.errors import DiskFailed, StorageDenied
         from strandline.state_store.layout import LakeLayout
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.assurance import Assurance
-    from strandline.jobs.operate.drills.history import DrillResult
-    from strandline.jobs.operate.drills.scenarios import Drill
     from strandline.jobs.operate.maintenance import MaintenanceResult
+    from strandline.jobs.operate.recovery.drill_history import DrillResult
+    from strandline.jobs.operate.recovery.scenarios import Drill
     from strandline.jobs.run.heartbeat import Heartbeat
 
 
@@ -46,7 +46,7 @@ def show_drill_plan(plan: Sequence[Drill], *, json: bool) -> None:
         return
     targets = {each.scenario: each.target_seconds for each in plan}
     # Drills are made of everything: whoever asks for the status does without.
-    from strandline.jobs.operate.drills.scenarios import scenario
+    from strandline.jobs.operate.recovery.scenarios import scenario
 
     rows = [(name, scenario(name).what, f"{seconds:g}") for name, seconds in targets.items()]
     CommandOutput().write(Rows(("scenario", "what is lost", "target s"), rows))

@@ -26,8 +26,8 @@ from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS
-from strandline.jobs.operate.drills.history import history
 from strandline.jobs.operate.health_checks import Hindrances, Waiting
+from strandline.jobs.operate.recovery.drill_history import history
 from strandline.jobs.operate.verify.findings import last_proof, sized
 from strandline.jobs.run.heartbeat import read_beat
 from strandline.state_store.delta import reader
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.operate.backup.image import Manifest
-    from strandline.jobs.operate.drills.history import DrillResult
+    from strandline.jobs.operate.recovery.drill_history import DrillResult
+    from strandline.jobs.operate.recovery.image import Manifest
     from strandline.jobs.run.heartbeat import Heartbeat
 
 
@@ -210,7 +210,7 @@ def _newest_backup(settings: Settings) -> Manifest | None:
     if settings.backup.destination is None:
         return None
     # Reads checkpoints, by Arrow: who backs nothing up does without it.
-    from strandline.jobs.operate.backup.image import read_latest
+    from strandline.jobs.operate.recovery.image import read_latest
 
     with suppress(StrandlineError):
         return read_latest(lake_path(settings.backup.destination, settings.storage.options()))

@@ -28,7 +28,7 @@ from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import EngineRefused, UnknownName
-from strandline.jobs.operate.drills.ground import copy_tables, rolled_back
+from strandline.jobs.operate.recovery.ground import copy_tables, rolled_back
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import sized
 from strandline.jobs.operate.verify.tables import oldest_base

@@ -24,8 +24,8 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.topics import remember, remembered
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.state.access import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts

@@ -25,11 +25,11 @@ from typing import Final
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
-from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
 from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
 from strandline.jobs.operate.rebuild import execute_rebuild, plan_rebuilds
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
+from strandline.jobs.operate.recovery.scenarios import plan_drills, run_drill
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter

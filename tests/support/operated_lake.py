@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.drills.ground import refreshed
+from strandline.jobs.operate.recovery.ground import refreshed
 from tests.unit.operate.verify.lakes import MadeLake
 
 EPOCHS = 4

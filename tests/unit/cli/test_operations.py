@@ -130,7 +130,7 @@ def test_a_drill_of_a_lake_that_may_only_be_read_has_its_result(
     def denied(*_: object) -> None:
         raise StorageDenied("'drills' may not be written by this user")
 
-    monkeypatch.setattr("strandline.jobs.operate.drills.history.record", denied)
+    monkeypatch.setattr("strandline.jobs.operate.recovery.drill_history.record", denied)
     code, out, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
     assert (code, json.loads(out)["passed"]) == (0, True)
     assert "is not kept in the lake: 'drills' may not be written by this user" in err

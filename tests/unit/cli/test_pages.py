@@ -8,7 +8,7 @@ import pytest
 
 from infra.house.plan import ROOT
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.drills.scenarios import SCENARIOS
+from strandline.jobs.operate.recovery.scenarios import SCENARIOS
 from strandline.jobs.run.pipeline import drain
 from strandline.state_store.layout import LakeLayout
 from tests.support import lake_tables

@@ -14,8 +14,8 @@ from strandline.jobs.model.report import RefreshCosts, TableReport
 from strandline.jobs.model.settings import BackupSettings
 from strandline.jobs.operate import assurance
 from strandline.jobs.operate.assurance import Assurance, assurances
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.drills.history import DrillResult, record
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.drill_history import DrillResult, record
 from strandline.jobs.operate.verify.findings import last_proof
 from strandline.jobs.operate.verify.verify import prove
 from strandline.jobs.run.heartbeat import Heartbeat

@@ -11,9 +11,9 @@ import pytest
 
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.rebuild import rebuild
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows

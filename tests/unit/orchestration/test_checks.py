@@ -9,7 +9,7 @@ import pytest
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from strandline.jobs.model.settings import BackupSettings, RetentionSettings, ServerSettings
-from strandline.jobs.operate.drills.history import history
+from strandline.jobs.operate.recovery.drill_history import history
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.orchestration.assets import data_docs
 from strandline.orchestration.definitions import build

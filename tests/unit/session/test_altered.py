@@ -13,9 +13,9 @@ from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Source, View, gives_the_same_rows
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
-from strandline.jobs.operate.drills.scenarios import Drill, run_drill
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
+from strandline.jobs.operate.recovery.scenarios import Drill, run_drill
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.serve.catalogued import Catalogued
 from strandline.jobs.serve.results import LiveRows

@@ -15,8 +15,8 @@ from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.catalogued import Catalogued

@@ -30,9 +30,9 @@ from strandline.jobs.model.errors import (
     UnknownName,
 )
 from strandline.jobs.model.settings import IngestSettings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
 from strandline.jobs.operate.rebuild import check_kept, rebuild
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.status import status

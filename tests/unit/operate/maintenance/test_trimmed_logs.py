@@ -15,8 +15,8 @@ from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.settings import RetentionSettings
-from strandline.jobs.operate.drills.scenarios import plan_drills, run_drill
 from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
+from strandline.jobs.operate.recovery.scenarios import plan_drills, run_drill
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.snapshot import read_snapshot

@@ -11,9 +11,9 @@ import pytest
 from strandline.jobs.ingest.topics import open_log, remember
 from strandline.jobs.model.errors import TopicsElsewhere
 from strandline.jobs.model.settings import KafkaSettings, load_settings
-from strandline.jobs.operate.backup.execute import BackupResult, execute_backup, plan_backup
-from strandline.jobs.operate.backup.image import read_latest
-from strandline.jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
+from strandline.jobs.operate.recovery.backup import BackupResult, execute_backup, plan_backup
+from strandline.jobs.operate.recovery.image import read_latest
+from strandline.jobs.operate.recovery.restore import RestoreResult, execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.heads import set_aside

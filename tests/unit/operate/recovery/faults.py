@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from strandline.jobs.operate.drills.scenarios import SCENARIOS
-from tests.unit.operate.drills import plants
+from strandline.jobs.operate.recovery.scenarios import SCENARIOS
+from tests.unit.operate.recovery import plants
 from tests.unit.operate.verify.lakes import MadeLake
 
 DRILLS: Final = tuple(each.name for each in SCENARIOS)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.model.report import UNWATCHED
-from strandline.jobs.operate.backup import image as manifests
-from strandline.jobs.operate.backup.image import (
+from strandline.jobs.operate.recovery import image as manifests
+from strandline.jobs.operate.recovery.image import (
     BackupFile,
     Manifest,
     TableState,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.report import Steps
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.operate.backup.image import Image, ImageFile
+    from strandline.jobs.operate.recovery.image import Image, ImageFile
     from strandline.state_store.paths import LakePath
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from strandline.jobs.operate.backup.execute import SCRUB_DAYS, plan_scrub
+from strandline.jobs.operate.recovery.backup import SCRUB_DAYS, plan_scrub
 
 DAY = 86_400_000
 LARGE = {f"tables/t/{number}.parquet.{number:08x}": 10 << 20 for number in range(1000)}

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.jobs.cli.demo import PIPELINES
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.operate.drills.scenarios import SCENARIOS, plan_drills, run_drill
+from strandline.jobs.operate.recovery.scenarios import SCENARIOS, plan_drills, run_drill
 from tests.support.example_lakes import example_lake
 from tests.support.examples import AT_LENGTH
 

@@ -18,9 +18,16 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import OffsetsVanished, RefreshFailed
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.backup.restore import execute_restore, plan_restore
-from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, midway, readable, refreshed, rolled_back
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.ground import (
+    DrillNotApplicable,
+    Recovery,
+    midway,
+    readable,
+    refreshed,
+    rolled_back,
+)
+from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 from strandline.jobs.operate.verify.events import check_offsets
 from strandline.jobs.operate.verify.findings import counted, sized
 from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.jobs.operate.drills.ground import Ground
+    from strandline.jobs.operate.recovery.ground import Ground
     from strandline.state_store.delta.log import Commit
     from strandline.state_store.paths import LakePath
     from strandline.state_store.replicas.follow import RestoreProgress
@@ -176,7 +183,7 @@ def _child(ground: Ground, failpoint: str) -> subprocess.CompletedProcess[str]:
         "STRANDLINE_KERNEL_MEMORY_MB": str(settings.kernel_memory_mb),
         "STRANDLINE_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "strandline.jobs.operate.drills.ground", ground.view]
+    command = [sys.executable, "-m", "strandline.jobs.operate.recovery.ground", ground.view]
     try:
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except subprocess.TimeoutExpired as error:

@@ -9,9 +9,9 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.drills.scenarios import Drill, run_drill
 from strandline.jobs.operate.maintenance import execute_maintenance, plan_maintenance
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.scenarios import Drill, run_drill
 from strandline.jobs.operate.verify.subjects import opened, subjects
 from strandline.jobs.operate.verify.tables import reach
 from strandline.jobs.operate.verify.verify import verify

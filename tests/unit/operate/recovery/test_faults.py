@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from strandline.jobs.operate.backup.execute import execute_backup, plan_backup
-from strandline.jobs.operate.drills.history import DrillResult
-from strandline.jobs.operate.drills.scenarios import Drill, run_drill
+from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.drill_history import DrillResult
+from strandline.jobs.operate.recovery.scenarios import Drill, run_drill
 from tests.support.examples import AT_LENGTH
-from tests.unit.operate.drills.faults import DRILLS, FAULTS, Fault
+from tests.unit.operate.recovery.faults import DRILLS, FAULTS, Fault
 from tests.unit.operate.verify.lakes import MadeLake
 
 _SLOW: Final = "killed-driver"

@@ -9,8 +9,8 @@ import pytest
 
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
-from strandline.jobs.operate.drills.history import DrillResult, history, record
-from strandline.jobs.operate.drills.scenarios import SCENARIOS, Drill, plan_drills, run_drill
+from strandline.jobs.operate.recovery.drill_history import DrillResult, history, record
+from strandline.jobs.operate.recovery.scenarios import SCENARIOS, Drill, plan_drills, run_drill
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.errors import CorruptState
 from tests.support.on_disk import on_disk

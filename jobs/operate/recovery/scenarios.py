@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.operate.drills import rehearsals
-from strandline.jobs.operate.drills.ground import DrillNotApplicable, Recovery, Scenario, copied, drillable
-from strandline.jobs.operate.drills.history import DrillResult
+from strandline.jobs.operate.recovery import rehearsals
+from strandline.jobs.operate.recovery.drill_history import DrillResult
+from strandline.jobs.operate.recovery.ground import DrillNotApplicable, Recovery, Scenario, copied, drillable
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.files import remove_left_behind
 from strandline.state_store.layout import LakeLayout

@@ -5,7 +5,7 @@ and writes new ones, and never writes into one.
 
 The closure of a view: all tables that it is computed from, directly or through others, and the items that do so.
 
-    python -m strandline.jobs.operate.drills.ground VIEW      refreshes one view: a driver to be killed
+    python -m strandline.jobs.operate.recovery.ground VIEW      refreshes one view: a driver to be killed
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import EngineRefused, UnknownName
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.operate.backup.image import check_definitions, lake_image
+from strandline.jobs.operate.recovery.image import check_definitions, lake_image
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.recompute import lasting_key
 from strandline.jobs.operate.verify.subjects import opened, subjects
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.jobs.model.settings import Settings
-    from strandline.jobs.operate.backup.image import ImageFile
+    from strandline.jobs.operate.recovery.image import ImageFile
     from strandline.jobs.operate.verify.subjects import Opened, Subject
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.delta.log import Commit

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.model.report import UNWATCHED
-from strandline.jobs.operate.backup import image as manifests
+from strandline.jobs.operate.recovery import image as manifests
 from strandline.jobs.operate.verify.findings import sized
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.snapshot import read_snapshot
@@ -28,7 +28,7 @@ from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.jobs.model.report import Steps
-    from strandline.jobs.operate.backup.image import BackupFile, Manifest
+    from strandline.jobs.operate.recovery.image import BackupFile, Manifest
     from strandline.state_store.paths import LakePath
 
 _MARK: Final = "restoring.json"

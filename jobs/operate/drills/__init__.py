@@ -1,1 +1,0 @@
-"""Recovery drills: measured rehearsals on copies, which must end in equal rows."""
