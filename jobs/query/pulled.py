@@ -92,6 +92,10 @@ class NestedQueries:
         """Elaborate the terms of a WHERE. Raises as `condition`."""
         return conjuncts(condition(tree, self._inputs, "WHERE", self.read))
 
+    def value_of(self, _node: exp.Column) -> Typed | None:
+        """None: a subquery stays where it stands."""
+        return None
+
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
         """Elaborate a subquery to a value; return None for any other node.
 

@@ -136,7 +136,9 @@ class _Reader:
         constants, pulls = self._context.semantics == "ksql", self._context.pulls
         # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
         mine = self._context.kind is None and not constants
-        groups = read_groups(self._select, self._inputs, outputs, self._calls, constants=constants, selected=mine)
+        groups = read_groups(
+            self._select, self._inputs, outputs, self._calls, self._before_groups, constants=constants, selected=mine
+        )
         aliases = {output.name: output for output in outputs}
         self._aliases = aliases if pulls or mine else {}
         having = self._condition("having", "HAVING")
@@ -199,13 +201,11 @@ class _Reader:
 
     def _value(self, node: exp.Expression, typed: Infer) -> Typed | None:
         """A value that `infer` does not know: a subquery, a call, or an alias; None for any other node."""
-        # In a view, what stands inside a call is an expression over the inputs alone.
-        inner = self._over_inputs if self._context.pulls else typed
         meant = composed(node)
         if meant is not None:
             return self._typed(meant)
         for read in (self._subqueries.read, self._analytic.read, self._calls.read, self._tables.read):
-            found = read(node, inner)
+            found = read(node, self._over_inputs)
             if found is not None:
                 return found
         return self._grouping(node, typed) or self._alias(node)
@@ -224,6 +224,11 @@ class _Reader:
     def _over_inputs(self, node: exp.Expr) -> Typed:
         """An expression over the inputs that may have queries inside."""
         return infer(node, self._inputs, self._subqueries.read)
+
+    def _before_groups(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        """A subquery, or the value that one stands for, of a row before it is grouped."""
+        value = self._subqueries.value_of(node) if isinstance(node, exp.Column) else None
+        return value or self._subqueries.read(node, typed)
 
     def _grouping(self, node: exp.Expression, typed: Infer) -> Typed | None:
         return grouping_call(node, typed, grouped=self._select.args.get("group") is not None)

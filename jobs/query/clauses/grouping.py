@@ -27,7 +27,7 @@ from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.aggregate_calls import Calls
-from strandline.jobs.query.expressions.infer import OF_SETS, infer
+from strandline.jobs.query.expressions.infer import OF_SETS, Aggregate, infer
 from strandline.jobs.query.expressions.scope import Infer, Typed, column
 from strandline.jobs.query.inputs import BOUNDS, Inputs, aliases, mark_name, mark_outputs, mark_value
 from strandline.jobs.query.logical import Block, From, TimeWindow
@@ -44,6 +44,7 @@ def read_groups(
     inputs: Inputs,
     outputs: tuple[Output, ...],
     calls: Calls,
+    read: Aggregate,
     *,
     constants: bool,
     selected: bool = False,
@@ -52,6 +53,7 @@ def read_groups(
     BY.
 
     Args:
+        read: elaborates the subqueries in an expression.
         constants: ksqlDB's semantics: GROUP BY 1 groups by the value 1, and there are no grouping sets.
         selected: a position of the SELECT list, or a name that only it has, stands for its value.
 
@@ -73,8 +75,8 @@ def read_groups(
     found: dict[str, Typed] = {}
 
     def number(node: exp.Expr) -> int:
-        of_list = _selected(node, inputs, outputs) if selected else None
-        group = of_list or _group(node, inputs, outputs)
+        of_list = _selected(node, inputs, outputs, read) if selected else None
+        group = of_list or _group(node, inputs, outputs, read)
         _check_group(group, numbers=constants or of_list is not None)
         found.setdefault(sql_of(group.expression), group)
         return list(found).index(sql_of(group.expression))
@@ -194,7 +196,8 @@ def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, 
 
 def _one(node: exp.Expr, number: Callable[[exp.Expr], int]) -> tuple[int, ...]:
     """One grouping set, written `a`, `(a)`, `(a, b)` or `()`."""
-    node = node.unnest()
+    while isinstance(node, exp.Paren):
+        node = node.this
     if isinstance(node, exp.Tuple):
         return tuple(number(item) for item in node.expressions)
     return (number(node),)
@@ -204,7 +207,7 @@ def _joined(items: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(n for item in items for n in item)
 
 
-def _selected(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed | None:
+def _selected(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...], read: Aggregate) -> Typed | None:
     """The value of the SELECT list that a position or a name stands for; None for anything else."""
     found: exp.Expression | None = None
     if isinstance(node, exp.Literal) and node.is_int:
@@ -212,12 +215,12 @@ def _selected(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Ty
     elif isinstance(node, exp.Column) and not node.table and inputs.find(node) is None:
         found = next((output.expression for output in outputs if output.name == node.name), None)
     # Read once more, without aggregates: nothing is grouped by those.
-    return infer(found, inputs) if found is not None else None
+    return infer(found, inputs, read) if found is not None else None
 
 
-def _group(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed:
+def _group(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...], read: Aggregate) -> Typed:
     try:
-        found = infer(node, inputs)
+        found = infer(node, inputs, read)
     except UnknownName as error:
         named = next((output for output in outputs if output.name == node.name), None)
         if named is None or not isinstance(node, exp.Column):
@@ -422,8 +425,10 @@ def after_groups(block: Block, values: Sequence[From]) -> Block:
 
 
 def _read_before(block: Block, early: Sequence[From]) -> set[str]:
-    """The aliases of the values that WHERE, or the condition of another input, reads as well."""
-    nodes = [block.where, *(each.on for each in early)]
+    """The aliases of the values that are read before rows are grouped as well: by WHERE, a group, a call or the
+    condition of another input."""
+    nodes = [block.where, *(each.on for each in early), *(each.expression for each in block.group or ())]
+    nodes += [node for call in block.calls for node in (*call.arguments, call.filter)]
     return {alias for node in nodes if node is not None for alias in aliases(node)}
 
 

@@ -106,6 +106,13 @@ class Subqueries:
         """The values that IN looks for: one, or those of (a, b)."""
         return [infer(each, self._inputs, self.read) for each in row_values(node.this)]
 
+    def value_of(self, node: exp.Column) -> Typed | None:
+        """A column of the inputs that stand for a value; None for any other."""
+        found = next((each.source for each in self.values if each.alias == node.table), None)
+        if found is None:
+            return None
+        return Typed(node.copy(), dict(found.columns if isinstance(found, Relation) else outputs_of(found))[node.name])
+
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
         """Turn a subquery that stands for a value into a column of a new input; return None for any other node.
 

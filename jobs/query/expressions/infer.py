@@ -251,7 +251,7 @@ def _unknown_function(node: exp.Anonymous) -> SqlError:
 def _refusal(node: exp.Expression) -> SqlError:
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
         return NotSupported(
-            "a subquery cannot stand here", hint="it can in WHERE, in HAVING, in the SELECT list and in FROM"
+            "a subquery cannot stand here", hint="it can in WHERE, GROUP BY, HAVING, the SELECT list and FROM"
         )
     if isinstance(node, exp.Window):
         return InvalidQuery(

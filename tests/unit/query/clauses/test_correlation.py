@@ -26,6 +26,13 @@ READ = [
     "SELECT t.id FROM t WHERE EXISTS (SELECT 1 FROM s, UNNEST(ARRAY[t.n]) AS w (y) WHERE y = 1)",
     "SELECT t.id FROM t WHERE t.n IN (SELECT RANK() OVER (PARTITION BY t.k ORDER BY u.n) FROM u)",
     "SELECT t.id FROM t WHERE EXISTS (SELECT 1 FROM u JOIN (SELECT * FROM c WHERE c.k = t.k) z ON z.k = u.k)",
+    # in GROUP BY, and inside aggregates
+    "SELECT EXISTS (SELECT 1 FROM u WHERE u.k = t.k) AS x, COUNT(*) AS n FROM t GROUP BY 1",
+    "SELECT COUNT(*) AS n FROM t GROUP BY (SELECT COUNT(*) FROM u WHERE u.k = t.k)",
+    "SELECT (SELECT MAX(n) FROM u) AS top, SUM(n - (SELECT MAX(n) FROM u)) AS x FROM t",
+    "SELECT k, MAX((SELECT COUNT(*) FROM u WHERE u.n = t.n)) AS x FROM t GROUP BY k HAVING COUNT(*) > 0",
+    "SELECT k, COUNT(*) FILTER (WHERE n IN (SELECT n FROM u)) AS x FROM t GROUP BY k",
+    "SELECT (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS x, k, COUNT(*) AS n FROM t GROUP BY GROUPING SETS ((1), (k))",
     # the rows of a query as an array
     "SELECT t.id, ARRAY(SELECT u.id FROM u WHERE u.k = t.k ORDER BY u.id) AS x FROM t",
     "SELECT t.id, ARRAY(SELECT u.n AS y FROM u WHERE u.n < t.n ORDER BY y DESC, u.id LIMIT 2) AS x FROM t",
