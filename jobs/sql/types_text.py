@@ -28,6 +28,18 @@ _FLAT_TYPES = {
     exp.DType.TIMESTAMP: t.TIMESTAMP,
     exp.DType.TIMESTAMPTZ: t.TIMESTAMP,  # TIMESTAMP WITH TIME ZONE: an instant, as ours is
 }
+_JSON = "VARCHAR: doc -> 'a', doc ->> 'a' and EXTRACTJSONFIELD(doc, '$.a') read the JSON in a text"
+_INSTEAD = {
+    **dict.fromkeys(("JSON", "JSONB", "VARIANT", "OBJECT", "SUPER"), _JSON),
+    "INTERVAL": "a BIGINT of seconds: EXTRACT(EPOCH FROM b - a)",
+    "NUMBER": "DECIMAL(38, 9), or as many digits as you need; BIGINT, DOUBLE",
+    "ROW": "STRUCT<name type, …>",
+    "SERIAL": "INT: numbers are given by whoever inserts",
+    "BIGSERIAL": "BIGINT: numbers are given by whoever inserts",
+    "TIMETZ": "TIME, by a clock that all rows share; or TIMESTAMP, which is an instant",
+    "UUID": "VARCHAR, of its text",
+}
+"""What to write in the place of types that the language has not."""
 _TYPE_NAMES = ("STRING", *(base.value for base in BaseType if base is not BaseType.NULL))
 
 
@@ -58,7 +70,7 @@ def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
     dtype = node.this
     if dtype is exp.DType.USERDEFINED or not isinstance(node, exp.DataType):
         name = str(node.args.get("kind") or node.this).strip('"`').upper()
-        raise UnknownName.among("type", name, _TYPE_NAMES, line=line, column=column)
+        raise _unknown(name).placed(line, column)
     inner = node.expressions
     if dtype in _FLAT_TYPES and not inner:
         return _FLAT_TYPES[dtype]
@@ -80,6 +92,12 @@ def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
     raise TypeMismatch(
         f"{node.sql(dialect=Strandline)} is not a type", line=line, column=column, hint=_type_hint(dtype)
     )
+
+
+def _unknown(name: str) -> UnknownName:
+    if name in _INSTEAD:
+        return UnknownName(f"there is no type '{name}'", hint=_INSTEAD[name])
+    return UnknownName.among("type", name, _TYPE_NAMES)
 
 
 def _type_hint(dtype: object) -> str:

@@ -271,15 +271,15 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 TYPE_SYNONYMS: dict[str, exp.DType] = {
-    **dict.fromkeys(("TEXT", "CHAR", "BPCHAR"), exp.DType.VARCHAR),
+    **dict.fromkeys(("TEXT", "CHAR", "BPCHAR", "CHARACTER", "NVARCHAR"), exp.DType.VARCHAR),
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT2", "INT4", "UTINYINT", "USMALLINT"), exp.DType.INT),
-    **dict.fromkeys(("INT8", "UINTEGER"), exp.DType.BIGINT),
+    **dict.fromkeys(("INT8", "UINTEGER", "LONG"), exp.DType.BIGINT),
     **dict.fromkeys(("UBIGINT", "HUGEINT"), exp.DType.DECIMAL),
     **dict.fromkeys(("FLOAT", "REAL", "FLOAT4", "FLOAT8"), exp.DType.DOUBLE),
     **dict.fromkeys(("NUMERIC", "DEC"), exp.DType.DECIMAL),
     "BOOL": exp.DType.BOOLEAN,
     **dict.fromkeys(("BYTEA", "BINARY", "VARBINARY", "BLOB"), exp.DType.VARBINARY),
-    "TIMESTAMPTZ": exp.DType.TIMESTAMP,
+    **dict.fromkeys(("TIMESTAMPTZ", "DATETIME", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"), exp.DType.TIMESTAMP),
 }
 """Names of types in other dialects, and the type that holds all their values."""
 _DIGITS: Final = {"UBIGINT": 20, "HUGEINT": 38}
@@ -428,6 +428,8 @@ class ValueClauses(OperatorClauses):
         if known is None:
             return super()._parse_user_defined_type(identifier)
         parameters: list[exp.Expr] = []
+        if identifier.name.upper() == "CHARACTER":
+            self._match_text_seq("VARYING")
         if identifier.name.upper() in _DIGITS:
             digits = (_DIGITS[identifier.name.upper()], 0)
             parameters = [exp.DataTypeParam(this=exp.Literal.number(each)) for each in digits]

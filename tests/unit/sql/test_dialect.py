@@ -174,6 +174,23 @@ def test_an_unknown_type_gets_the_nearest_name() -> None:
     assert "'INT'" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("text", "instead"), [("JSONB", "VARCHAR"), ("INTERVAL", "EXTRACT"), ("ROW(a INT)", "STRUCT"), ("UUID", "VARCHAR")]
+)
+def test_a_type_that_the_language_lacks_says_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(UnknownName, match="there is no type") as caught:
+        parse_type(text)
+    assert instead in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("DATETIME", t.TIMESTAMP), ("CHARACTER VARYING", t.VARCHAR), ("LONG", t.BIGINT), ("TIMESTAMP_NTZ", t.TIMESTAMP)],
+)
+def test_names_of_other_dialects_mean_the_type_that_holds_their_values(text: str, kind: t.SqlType) -> None:
+    assert parse_type(text) == kind
+
+
 @pytest.mark.parametrize("text", ["VARCHAR(10)", "DECIMAL(50, 2)", "DECIMAL(4, 5)", "ARRAY", "MAP<INT>"])
 def test_wrong_parameters_of_a_type_are_refused(text: str) -> None:
     with pytest.raises(TypeMismatch, match="not a type"):
