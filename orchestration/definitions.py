@@ -17,7 +17,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.stored_definition import Broken
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model.definitions import Definition, Source, View
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.health_checks import Hindrance, Hindrances
@@ -221,7 +221,7 @@ def build(settings: Settings) -> dg.Definitions:
         catalog.definitions(),
         lake,
         on_kafka=settings.kafka.bootstrap_servers is not None,
-        plan_of=lambda view: plan(view, catalog),
+        plan_of=lambda view: compiled(view, catalog),
         server_url=settings.server.url,
         name_map=catalog.name_map,
     )

@@ -87,6 +87,24 @@ def replace(path: LakePath, data: bytes, *, for_good: bool = True) -> None:
         sync_folder(path.parent)
 
 
+def replace_unflushed(path: LakePath, data: bytes) -> None:
+    """Write a file as `replace` does, but of what may as well be lost.
+
+    A power cut may leave the old one, half of the new one, or none: whoever reads it must notice.
+    """
+    if isinstance(path, Location):
+        path.replace(data)
+        return
+    temporary = _named_for_a_while(path)
+    with disk_errors(path):
+        try:
+            temporary.write_bytes(data)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
 def write_new(path: LakePath, data: bytes) -> None:
     """Write a file that nothing names yet, and flush it; a broken write leaves nothing behind."""
     if isinstance(path, Location):
@@ -154,9 +172,13 @@ def _make_innermost(folder: Path) -> None:
 
 
 def _temporary(path: Path, data: bytes) -> Path:
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    temporary = _named_for_a_while(path)
     write_new(temporary, data)
     return temporary
+
+
+def _named_for_a_while(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid4().hex}.tmp")
 
 
 # Whole folders: remove, move, copy.

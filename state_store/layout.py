@@ -3,6 +3,7 @@
 <lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ and
                                   swapping/ the changes not ended yet
 <lake>/definitions.json           which definitions there are: what tells a lost file of the catalog
+<lake>/compiled/<name>.json       the compiled plan of a definition; deleting it loses nothing
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages; _leases/ of their readers
 <lake>/begun/<name>.json          that a table has a commit: what tells a lost one from one that was never made
 <lake>/aside/                     tables that were replaced because they could not be read
@@ -72,6 +73,9 @@ class LakeLayout:
     @property
     def definitions(self) -> LakePath:
         return self.root / "definitions.json"
+
+    def compiled(self, name: str) -> LakePath:
+        return self.root / "compiled" / f"{safe_name(name)}.json"
 
     @property
     def registry(self) -> LakePath:

@@ -46,6 +46,7 @@ class Catalog(Definitions):
         """Load the definitions, unless their content is given; a lake without a catalog has none."""
         super().__init__(content or files.read(lake))
         self._lake = lake
+        self._supposed = content is not None
         self._stamp: object | None = None
         """Of the files that the definitions were read from or written to, under the lock; None: not taken."""
 
@@ -53,6 +54,16 @@ class Catalog(Definitions):
         """Read the files again, to see what others defined."""
         self._stamp = None
         self._content = files.read(self._lake)
+
+    @property
+    def lake(self) -> LakeLayout:
+        """The lake whose catalog it is."""
+        return self._lake
+
+    def holds(self, definition: Definition) -> bool:
+        """True if a definition stands so in the files, as they were read, and is not only supposed."""
+        entry = self._content.entries.get(definition.name)
+        return not self._supposed and entry is not None and entry.definition == definition
 
     def pipeline_of(self, broken: Broken) -> str | None:
         """The pipeline that a broken file belongs to, as far as can be told; None if not."""

@@ -71,6 +71,7 @@ def finish(drop: DropIntent, lake: LakeLayout) -> None:
     for name in drop.removed:
         _forget_files(name, lake)
         remove_file(lake.catalog / f"{safe_name(name)}.json")
+        remove_file(lake.compiled(name))
         failpoint("after-drop-definition")
     sync_folder(lake.catalog)
     manifest.forget(lake, tuple(manifest.key_of(name) for name in drop.removed))

@@ -21,7 +21,7 @@ from sqlglot.optimizer.qualify import qualify
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.functions.python import Library
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, late_rows, maintenance
@@ -235,7 +235,7 @@ def stages_of(definition: Definition, catalog: Catalog) -> tuple[Stage, ...]:
         return ()
     if isinstance(definition, Source) and definition.kind == "stream":
         return ()
-    return plan(definition, catalog).stages
+    return compiled(definition, catalog).stages
 
 
 def forms_of(definition: Definition, stage: Stage) -> tuple[Stage, ...]:

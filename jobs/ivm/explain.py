@@ -10,7 +10,8 @@ from sqlglot import exp
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.ivm.plan.plan import plan, plan_of_query, why_not
+from strandline.jobs.ivm.compiled import compiled
+from strandline.jobs.ivm.plan.plan import plan_of_query, why_not
 from strandline.jobs.ivm.refresh.engines import MOST_ROWS
 from strandline.jobs.ivm.refresh.epoch import in_words
 from strandline.jobs.ivm.rules.aggregate import recomputed
@@ -69,7 +70,7 @@ def explain(statement: Explain, catalog: Catalog) -> str:
         log = f"its event log is written by ingest from the topic '{definition.topic}'"
         return "\n".join([*catalog.name_map.legend([definition.name]), _title(definition), f"  {log}"])
     refresh = definition.maintenance.refresh if isinstance(definition, View) else "auto"
-    made = plan(definition, catalog)
+    made = compiled(definition, catalog)
     named = [definition.name, *([definition.target] if isinstance(definition, InsertQuery) else []), *made.inputs]
     text = _text(_title(definition), made, refresh, maintenance=statement.maintenance)
     return "\n".join([*catalog.name_map.legend(named), text])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lock import locked
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.begun_logs import begins, moment
 from strandline.jobs.ivm.refresh.context import Heads, Owner
 from strandline.jobs.ivm.refresh.guarded_stage import decide
@@ -71,7 +71,7 @@ def keepers_of(source: Source, lake: LakeLayout, catalog: Catalog, now: int) -> 
     heads = Heads(lake)
     for definition in (each for each in catalog.definitions() if _is_maintained(each)):
         try:
-            stages = plan(definition, catalog).stages
+            stages = compiled(definition, catalog).stages
         except StrandlineError as error:
             found.append(Keeper(sentence("'{}'", Name(definition.name)), f"it has no plan: {error.message}"))
             continue
@@ -320,7 +320,7 @@ def _trimmed(definition: View | InsertQuery, catalog: Catalog, heads: Heads) -> 
 
 
 def _said(definition: View | InsertQuery, catalog: Catalog, logs: dict[str, Trimmed], heads: Heads) -> Iterator[str]:
-    stages = plan(definition, catalog).stages
+    stages = compiled(definition, catalog).stages
     computed = [each for each in stages if not tables.is_shared(each.table) or heads.find(each.table) is None]
     for log_table, trimmed in logs.items():
         over = [each for each in computed if log_table in {one.relation.name for one in inputs_of(each)}]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.ivm.rules.stored import spec_of, state_type
 from strandline.jobs.model.stage_columns import visible_columns
@@ -140,7 +140,7 @@ def execute_from_topic(settings: Settings, planned: FromTopicPlan) -> FromTopic:
     """
     lake = LakeLayout(settings.lake)
     catalog = Catalog(lake)
-    stage = plan(published_view(catalog, planned.view), catalog).stages[-1]
+    stage = compiled(published_view(catalog, planned.view), catalog).stages[-1]
     with sole_writer(lake, planned.pipeline, f"{planned.pipeline}/{os.getpid()}"):
         made = _stored(settings, lake, stage, planned.rows, planned.record)
     return FromTopic(planned.view, planned.topic, planned.rows.num_rows, planned.version, made.version)

@@ -15,7 +15,7 @@ from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.ingest.event_logs import log_spec
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.context import Heads, Owner
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.ivm.refresh.refresh import refresh_stage
@@ -181,7 +181,7 @@ def _swapped(context: RunContext, intent: Replacement, definition: View) -> Swap
     replacements.plan_epoch(intent, head.record.epoch + 1, name, lake)
     adopt(standby.apart(lake), lake)
     failpoint("before-replacement-swap")
-    made = swap(context, plan(present, catalog).stages[-1], standby.item.stages[-1], head, ready)
+    made = swap(context, compiled(present, catalog).stages[-1], standby.item.stages[-1], head, ready)
     failpoint("after-replacement-swap")
     return Swapped(name, made.record.inserted, made.record.deleted)
 

@@ -42,7 +42,7 @@ from openlineage.client.uuid import generate_new_uuid
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lineage import column_origins
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Ownership, Source, View
 from strandline.state_store.errors import StrandlineError
@@ -296,7 +296,7 @@ class _Datasets:
         fields: dict[str, list[column_lineage_dataset.InputField]] = {}
         if isinstance(definition, View):
             try:
-                made = column_origins(plan(definition, Catalog(self._lake)))
+                made = column_origins(compiled(definition, Catalog(self._lake)))
             except StrandlineError:  # it was dropped or replaced meanwhile
                 return {}
             for column, found in made.items():

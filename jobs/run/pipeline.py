@@ -277,9 +277,11 @@ def opened(
         # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
         catalog, definitions = loaded(name, lake)
         # Planning needs no session: a definition that cannot run is refused before a JVM starts.
+        from strandline.jobs.ivm.compiled import keep_compiled
         from strandline.jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
+        keep_compiled(definitions, catalog)
         with (
             Session(settings, lake, lock, spark) as session,
             duckdb_engine_for(settings, intake=in_driver) as duckdb_engine,

@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.context import Owner
 from strandline.jobs.ivm.rules.stored import marked
 from strandline.jobs.model import tables
@@ -44,7 +44,6 @@ from strandline.state_store.wording import quoted, sentence
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import Expectation
-    from strandline.jobs.model.types import SqlType
     from strandline.state_store.layout import LakeLayout
 
 
@@ -99,8 +98,7 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     Raises:
         RefreshFailed: they read each other in a circle.
     """
-    types = catalog.types
-    plans = [(d, _planned(d, catalog, types)) for d in definitions if _is_maintained(d)]
+    plans = [(d, compiled(d, catalog)) for d in definitions if _is_maintained(d)]
     planned = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
     todo = [_with_gates(item, catalog) for item in planned]
     levels: list[list[RefreshUnit]] = []
@@ -112,30 +110,6 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
         levels.append(level)
         todo = [m for m in todo if m not in level]
     return levels
-
-
-_KNOWN: dict[str, tuple[object, Plan]] = {}
-"""{definition: what its plan was made from, its plan}, of this process, which may drain a pipeline again and again."""
-
-
-def _planned(definition: Definition, catalog: Catalog, types: Mapping[str, SqlType]) -> Plan:
-    """Plan a definition, unless it was planned from the same before."""
-    made_from = (*_below(definition, catalog).values(), dict(catalog.functions), types)
-    known = _KNOWN.get(definition.name)
-    if known is None or known[0] != made_from:
-        known = _KNOWN[definition.name] = (made_from, plan(definition, catalog))
-    return known[1]
-
-
-def _below(definition: Definition, catalog: Catalog) -> dict[str, Definition]:
-    """A definition and all that it reads, directly or not."""
-    found = {definition.name: definition}
-    if isinstance(definition, InsertQuery):
-        found[definition.target] = catalog.get(definition.target)
-    if not isinstance(definition, Source):
-        for name in definition.inputs:
-            found |= _below(catalog.get(name), catalog)
-    return found
 
 
 def read_from_outside(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, View
 from strandline.jobs.model.errors import SqlError
@@ -24,7 +24,7 @@ def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
     """The tables of a definition's stages that other views may read as well."""
     if not isinstance(definition, View) or definition.maintenance.state != "shared":
         return frozenset()
-    return frozenset(stage.table for stage in plan(definition, catalog).stages if tables.is_shared(stage.table))
+    return frozenset(stage.table for stage in compiled(definition, catalog).stages if tables.is_shared(stage.table))
 
 
 def unread(

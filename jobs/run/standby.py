@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.failing_rows import BREAKS
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.guarded_stage import REASON
 from strandline.jobs.ivm.rules.stored import spec_of, state_type, stored_columns
 from strandline.jobs.model import tables
@@ -90,7 +90,7 @@ class Standby:
 
 def next_to(present: View, definition: View, catalog: Catalog) -> View:
     """The definition with inner stages whose tables stand beside those of the present one, in its pipeline."""
-    first = present.first_stage + len(plan(present, catalog).stages) - 1
+    first = present.first_stage + len(compiled(present, catalog).stages) - 1
     return replace(definition, pipeline=present.pipeline, first_stage=first)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.serve.consistent_snapshot import Pinned, settled
 from strandline.jobs.serve.errors import NotYet, RequestRefused, TimeLimit, TooLarge
 from strandline.state_store.wording import Name, sentence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Reflected
     from strandline.state_store.layout import LakeLayout
 

@@ -132,6 +132,7 @@ def register(
     if existing is None:
         late = _late(definition, catalog, lake)
         catalog.add(definition)
+        _keep_compiled(definition.name, catalog)
         return Change("created", definition, late=late)
     if gives_the_same_rows(existing, definition):
         return _kept(existing, definition, catalog, replacing)
@@ -144,6 +145,7 @@ def register(
         _check_replacement(existing, lake)
         definition = replace(definition, pipeline=existing.pipeline)
         catalog.replace(definition)
+        _keep_compiled(definition.name, catalog)
     return Change("replaced", definition)
 
 
@@ -228,6 +230,12 @@ def _replaced_live(
     return None
 
 
+def _keep_compiled(name: str, catalog: Catalog) -> None:
+    from strandline.jobs.ivm.compiled import keep_compiled
+
+    keep_compiled([catalog.get(name)], catalog)
+
+
 def _late(definition: Definition, catalog: Catalog, lake: LakeLayout) -> tuple[str, ...]:
     from strandline.jobs.ivm.retention import begins_late
 
@@ -245,6 +253,7 @@ def _repair(
     pipeline = catalog.pipeline_of(catalog.broken[definition.name])
     definition = replace(definition, pipeline=pipeline or definition.pipeline)
     catalog.add(definition)
+    _keep_compiled(definition.name, catalog)
     return Change("repaired", definition)
 
 

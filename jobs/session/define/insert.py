@@ -8,7 +8,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.stage import MapStage, Plan
@@ -101,7 +101,7 @@ def _is_it(query: InsertQuery, statement: InsertSelect, catalog: Catalog) -> boo
 
 def _numbered(made: InsertQuery, number: int, catalog: Catalog) -> InsertQuery:
     made = replace(made, number=number)
-    planned = plan(made, catalog)
+    planned = compiled(made, catalog)
     check_rules(planned)
     return replace(made, identified=bool(relation_of(planned.stages[-1]).identity))
 
@@ -112,8 +112,8 @@ def _free_number(target: Source | View, catalog: Catalog) -> int:
     Each branch of a UNION ALL has a partition of its own, after the query's number.
     """
     feeding = [(each.number, each) for each in catalog.insert_queries(target.name)]
-    last = [number + _branches(plan(each, catalog)) for number, each in feeding]
-    own = _branches(plan(target, catalog)) if isinstance(target, View) else 0
+    last = [number + _branches(compiled(each, catalog)) for number, each in feeding]
+    own = _branches(compiled(target, catalog)) if isinstance(target, View) else 0
     return max((own, *last)) + 1
 
 

@@ -18,7 +18,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.engine import Dialect
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import spec_of, unmarked
 from strandline.jobs.model import tables
@@ -187,7 +187,7 @@ def _breaks(reader: str, present: View, following: View, catalog: Catalog) -> st
 
 def _rules(definition: View | InsertQuery, catalog: Catalog) -> list[object]:
     """What a definition stores and by which rules: texts that are the same as long as it is not concerned."""
-    stages = plan(definition, catalog).stages
+    stages = compiled(definition, catalog).stages
     return [(spec_of(stage), maintenance(stage, _DIALECT), maintenance(stage, _DIALECT, None)) for stage in stages]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.ingest.foreign.table import origin_of
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import (
     ALL_HEADERS,
@@ -334,7 +334,7 @@ def broken_by(present: Source, following: Source, catalog: Catalog) -> dict[str,
 def _reason(name: str, following: Source, catalog: Catalog) -> str:
     definition: View | InsertQuery | Source = catalog.get(name)
     try:
-        plan(definition, catalog.supposing(following))
+        compiled(definition, catalog.supposing(following))
     except SqlError as error:
         return error.message
     return "its rows were computed from the former records"

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+from strandline.jobs.ivm import compiled
 from strandline.jobs.ivm.refresh import engines as duckdb_or_spark
 from strandline.jobs.ivm.refresh import guarded_stage, on_spark, refresh
 from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
@@ -25,7 +26,7 @@ from strandline.jobs.operate.verify import verify
 from strandline.jobs.operate.verify.findings import Outcome, passed
 from strandline.jobs.partial.pull import Upqueries
 from strandline.jobs.publish.encoder import Encoder
-from strandline.jobs.run import refresh_views, schedule, standby
+from strandline.jobs.run import refresh_views, standby
 from strandline.jobs.run.standby import difference
 from strandline.jobs.serve.pull import Computation, computation
 from strandline.jobs.serve.subscription import Subscription
@@ -251,7 +252,7 @@ _OF_FAILING: Final[dict[str, Sabotage]] = {"epoch 3, dead letters": _letters, "e
 @pytest.fixture(autouse=True)
 def _planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is made of a stage is kept with it, and would hide what breaks later: nothing is kept here."""
-    monkeypatch.setattr(schedule, "_KNOWN", {})
+    monkeypatch.setattr(compiled, "_KNOWN", {})
     for module, name in ((duckdb_or_spark, "_text_of"), (guarded_stage, "_decisions")):
         monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
 

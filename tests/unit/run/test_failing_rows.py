@@ -14,6 +14,7 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm import compiled
 from strandline.jobs.ivm.refresh import guarded_stage
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
 from strandline.jobs.ivm.refresh.guarded_stage import Guarded, decide, guarded
@@ -24,7 +25,6 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage import Stage
 from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
-from strandline.jobs.run import schedule
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.results import Rows as ResultRows
@@ -155,7 +155,7 @@ def test_dead_letters_that_are_lost_are_found(
 ) -> None:
     made = Failing(settings, lake, EXAMPLE)
     with monkeypatch.context() as patch:
-        patch.setattr(schedule, "_KNOWN", {})  # what is made of the plan's stages is kept with them
+        patch.setattr(compiled, "_KNOWN", {})  # what is made of the plan's stages is kept with them
         patch.setattr(guarded_stage, "guarded", _kept_nowhere)
         made.came([(1, 0), (2, 2), (3, 3)])
     assert (made.rows(), made.letters()) == ([(2, 5), (3, 3)], [])

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ivm import compiled
 from strandline.jobs.ivm.refresh import refresh
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.settings import load_settings
-from strandline.jobs.run import schedule, untouched
+from strandline.jobs.run import untouched
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter
@@ -186,7 +187,7 @@ def drawn(pick: random.Random, name: str) -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have found out of the same views is forgotten."""
-    monkeypatch.setattr(schedule, "_KNOWN", {})
+    monkeypatch.setattr(compiled, "_KNOWN", {})
 
 
 @pytest.fixture
