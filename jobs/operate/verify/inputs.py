@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.ivm.compiled import read_stored, what_it_is_made_from
+from strandline.jobs.ivm.plan_json import to_json
 from strandline.jobs.ivm.refresh.begun_logs import moment
 from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.operate.verify.findings import Outcome, counted, failed, passed, skipped
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from strandline.jobs.catalog.catalog import Catalog
+    from strandline.jobs.model.definitions import Definition
     from strandline.jobs.operate.verify.subjects import Opened, Subject
     from strandline.state_store.commits import TableVersion, Trimmed
     from strandline.state_store.layout import LakeLayout
@@ -182,6 +186,34 @@ def check_definition(table: Opened) -> Outcome:
     if found not in ("", wanted):
         return failed(f"its rows were made by another definition: fingerprint {found}, and not {wanted}")
     return passed(f"fingerprint {found}" if found else "rows that carry no fingerprint")
+
+
+def check_plan(subject: Subject, catalog: Catalog) -> Outcome:
+    """Each compiled plan that is stored, and would be used, is the one that its definition has."""
+    from strandline.jobs.ivm.plan.plan import plan  # Dagster knows the checks by this module, and compiles nothing
+
+    definitions: list[Definition] = [] if subject.definition is None or subject.role != "rows" else [subject.definition]
+    definitions += catalog.insert_queries(subject.table)
+    unused = []
+    for each in definitions:
+        stored = read_stored(each.name, catalog.lake)
+        if stored.state != "whole":
+            unused.append(stored.why or "none is stored")
+        elif stored.made_from != what_it_is_made_from(each, catalog) or stored.plan is None:
+            unused.append("it is of a former definition, or of another compiler")
+        elif to_json(stored.plan) != to_json(plan(each, catalog)):
+            return failed(
+                sentence("the compiled plan of '{}' is another one than its definition has", Name(each.name)),
+                stored.file,
+                sentence(
+                    "remove the file, which is made anew: rm '{}'; then look at the rows: strandline verify --deep {}",
+                    stored.file,
+                    Name(each.name),
+                ),
+            )
+    if unused:
+        return skipped(f"{unused[0]}: it is compiled anew, and the next run stores it")
+    return passed(counted(len(definitions), "compiled plan"))
 
 
 def check_vector(table: Opened, lake: LakeLayout) -> Outcome:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.engines.engine import engine_of, listed
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
 from strandline.jobs.ivm.rules.delta_join import all_rows
 from strandline.jobs.model.definitions import Source, View, ViewOptions
@@ -36,9 +36,6 @@ from strandline.jobs.operate.verify.inputs import (
     versions,
     was_put_back,
 )
-from strandline.jobs.query.clauses.read import query_of
-from strandline.jobs.query.logical import Query, Recursion, SetOperation, relations_of
-from strandline.jobs.query.recompute.select import recompute_sql
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.state_store.delta import reader
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.definitions import InsertQuery
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.subjects import Opened, Subject
+    from strandline.jobs.query.logical import Query
     from strandline.jobs.query.recompute.context import Fate
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import TableVersion, Trimmed
@@ -76,7 +74,7 @@ _PLACE = ("_partition", "_offset")
 
 def carries_place(definition: Source | View, log: str, catalog: Catalog) -> bool:
     """True if each row of a definition comes from one event of the log, whose place it has."""
-    stages = plan(definition, catalog).stages
+    stages = compiled(definition, catalog).stages
     alone = len(stages) == 1 and [each.relation.name for each in inputs_of(stages[0])] == [log]
     (stage, *_) = stages
     counted = isinstance(stage, LatestStage) and stage.bag  # an event that is gone may have taken one away that is left
@@ -151,12 +149,19 @@ def queries(definition: Source | View, catalog: Catalog) -> list[Recomputed]:
 
 def frozen(query: Query) -> bool:
     """True if an event of the query joins what a table was when the event came."""
+    from strandline.jobs.query.logical import Recursion, SetOperation
+
     if isinstance(query, SetOperation | Recursion):
         return any(frozen(branch) for branch in query.branches)
     return any(part.frozen or (not isinstance(part.source, Relation) and frozen(part.source)) for part in query.inputs)
 
 
 def _recomputed(definition: View | InsertQuery, prefix: str, catalog: Catalog) -> Recomputed:
+    # Dagster knows the checks by this module, and loads no front end until one is made.
+    from strandline.jobs.query.clauses.read import query_of
+    from strandline.jobs.query.logical import relations_of
+    from strandline.jobs.query.recompute.select import recompute_sql
+
     query = query_of(definition, catalog)
     options = definition.maintenance if isinstance(definition, View) else ViewOptions()
     fate: Fate = "null" if options.errors == "null" else "left out"

@@ -4,7 +4,7 @@
          ├─> files, deletion_vectors ─┬─> digest, row_count, feed     the rows, by three ways of counting
          │                            ├─> offsets                     an event log against its topic
          │                            └─> recompute (deep)            a view against its SQL, its dead letters too
-         └─> definition, vector, topic              what the rows come from
+         └─> definition, plan, vector, topic        what the rows come from
 
 A check that stands on a failed one is skipped and says so.
 
@@ -33,7 +33,7 @@ from strandline.jobs.expect.expectations import Verdict
 from strandline.jobs.functions.failing_rows import BREAKS
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest.topics import open_log
-from strandline.jobs.ivm.plan.plan import plan
+from strandline.jobs.ivm.compiled import compiled, stores_plans
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
@@ -41,7 +41,7 @@ from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.model.stage import AggregateStage
 from strandline.jobs.operate.verify.events import check_offsets, check_topic
 from strandline.jobs.operate.verify.findings import Check, Outcome, counted, failed, note_proofs, skipped
-from strandline.jobs.operate.verify.inputs import check_definition, check_known, check_vector
+from strandline.jobs.operate.verify.inputs import check_definition, check_known, check_plan, check_vector
 from strandline.jobs.operate.verify.recompute import check_dead_letters, check_recompute, has_sql
 from strandline.jobs.operate.verify.subjects import opened, subjects
 from strandline.jobs.operate.verify.tables import (
@@ -170,6 +170,9 @@ class _Verifier:
         report.run("checkpoint", partial(check_checkpoint, table))
         report.run("sums", partial(check_sums, table))
         report.run("definition", partial(check_definition, table))
+        planned = subject.fault is None and (subject.role == "rows" or subject.queries)
+        if planned and stores_plans(self._lake):
+            report.run("plan", partial(check_plan, subject, self.catalog))
         if table.record.vector or subject.role in ("rows", "stage"):
             report.run("vector", partial(check_vector, table, self._lake))
         source = self._source(subject)
@@ -249,7 +252,7 @@ def _folded(name: str, checks: Sequence[Check]) -> Verdict:
 def _counts(view: View, catalog: Catalog, lake: LakeLayout) -> Verdict:
     """The visible counts: a negative one is an upstream fault, which the engine refuses to store."""
     try:
-        names = _count_columns(plan(view, catalog).stages[-1])
+        names = _count_columns(compiled(view, catalog).stages[-1])
         if not names:
             return Verdict("counts", True, "no column of this view is a COUNT")
         import pyarrow.compute as pc

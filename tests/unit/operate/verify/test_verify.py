@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from strandline.jobs.ivm.compiled import keep_compiled
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.operate.verify.findings import Check
 from strandline.jobs.operate.verify.verify import verify
@@ -16,6 +19,7 @@ from strandline.state_store.delta import log
 from strandline.state_store.delta.checkpoint import as_rows, write_checkpoint
 from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.stored_state import MARK, sealed
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, record_of, rewritten, said
 from tests.unit.operate.verify.lakes import TABLES, MadeLake
@@ -41,7 +45,7 @@ def test_a_healthy_lake_passes_every_check(made: MadeLake) -> None:
     assert found["visits"] == found["visits__dead_letters"] == found["pages__log"] == events
     assert found["spread__stage_1"] == COMMON | {"vector"}
     for computed in ("pages", "totals", "owned", "spread"):
-        assert found[computed] == COMMON | {"vector", "recompute"}
+        assert found[computed] == COMMON | {"plan", "vector", "recompute"}
 
 
 def test_a_table_with_checkpoints_passes(made: MadeLake) -> None:
@@ -187,6 +191,18 @@ def _wrong_rows(made: MadeLake) -> None:
     made.refresh("owned", [], None, ["pages", "totals"])
 
 
+def _other_plan(made: MadeLake) -> None:
+    """What a fault in the compiler would leave: whole, of this definition and compiler, and another plan."""
+    _rewritten_plan(made, b'"SUM"', b'"MAX"')
+
+
+def _rewritten_plan(made: MadeLake, old: bytes, new: bytes) -> None:
+    file = on_disk(made.lake.compiled("totals"))
+    data = file.read_bytes()
+    assert old in data
+    file.write_bytes(sealed(data.replace(old, new), MARK))
+
+
 DAMAGES: list[tuple[Callable[[MadeLake], None], str, str]] = [
     (_flipped_commit, "visits", "log"),
     (_lost_commit, "totals", "log"),
@@ -214,6 +230,7 @@ DAMAGES: list[tuple[Callable[[MadeLake], None], str, str]] = [
     (_input_made_anew, "spread", "vector"),
     (_other_definition, "totals", "definition"),
     (_wrong_rows, "totals", "recompute"),
+    (_other_plan, "totals", "plan"),
 ]
 
 
@@ -261,3 +278,39 @@ def test_definitions_and_tables_can_be_named(made: MadeLake) -> None:
     assert {check.table for check in verify(made.settings, ["pages__log"])} == {"pages__log"}
     with pytest.raises(UnknownName, match="'total'"):
         verify(made.settings, ["total"])
+
+
+def test_another_plan_is_mended_by_what_its_hint_says(made: MadeLake) -> None:
+    _other_plan(made)
+    (fault,) = [check for check in verify(made.settings, ["totals"]) if check.ok is False]
+    assert (fault.check, fault.where) == ("plan", str(made.lake.compiled("totals")))
+    assert fault.hint is not None
+    typed = re.search(r"rm '(.*?)'", fault.hint)
+    assert typed is not None
+    Path(typed[1]).unlink()
+    (plan,) = [check for check in verify(made.settings, ["totals"]) if check.check == "plan"]
+    assert (plan.ok, plan.what) == (None, "none is stored: it is compiled anew, and the next run stores it")
+    keep_compiled(made.catalog.definitions(), made.catalog)
+    assert [check for check in verify(made.settings, ["totals"]) if check.ok is not True] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sealed_again", "why"),
+    [
+        (b'"SUM"', b'"MAX"', False, "it fails its checksum"),
+        (b'"AggregateStage"', b'"NoSuchStage"', True, "it does not read back: 'NoSuchStage'"),
+        (b'"compiler":"', b'"compiler":"0 of ', True, "it is of a former definition, or of another compiler"),
+    ],
+)
+def test_a_plan_that_is_not_used_is_noticed_and_no_fault(
+    made: MadeLake, old: bytes, new: bytes, sealed_again: bool, why: str
+) -> None:
+    if sealed_again:
+        _rewritten_plan(made, old, new)
+    else:
+        file = on_disk(made.lake.compiled("totals"))
+        file.write_bytes(file.read_bytes().replace(old, new))
+    before = on_disk(made.lake.compiled("totals")).read_bytes()
+    (plan,) = [check for check in verify(made.settings, ["totals"]) if check.check == "plan"]
+    assert (plan.ok, plan.what) == (None, f"{why}: it is compiled anew, and the next run stores it")
+    assert on_disk(made.lake.compiled("totals")).read_bytes() == before  # verify changes nothing
