@@ -72,6 +72,11 @@ class _Given:
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
+        self._none = rows.schema.empty_table()
+
+    def let_go(self) -> None:
+        """Keep none of the rows."""
+        self.rows = self._none
 
     def __arrow_c_schema__(self) -> Any:
         return self.rows.schema.__arrow_c_schema__()
@@ -109,7 +114,7 @@ class _Statement:
             return self._connection.execute(f"EXECUTE {_NAME}").to_arrow_table()
         finally:
             for given in self._given.values():
-                given.rows = given.rows.schema.empty_table()
+                given.let_go()
 
     def close(self) -> None:
         self._connection.close()

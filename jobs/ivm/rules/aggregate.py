@@ -34,7 +34,7 @@ from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
 from strandline.jobs.ivm.rules.named_once import named_once
 from strandline.jobs.ivm.rules.stored import ROWS, reads_values
-from strandline.jobs.ivm.rules.upserts import before, columns, old_row, render, same_key, state_column, typed, value_of
+from strandline.jobs.ivm.rules.upserts import before, columns, render, state_column, typed, value_of
 from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Body, Core, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns
@@ -84,14 +84,15 @@ def _before_results(
     """The relations up to `__m`."""
     groups = [engine.name(group.name) for group in stage.group]
     lost = _lost_by(again)
-    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, lost, engine), old_row()]
+    stored = before(stage, engine)
+    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, lost, engine), stored.row]
     return [
         *folds(stage, lost, engine, changed),
-        before(stage, engine),
+        *stored.relations,
         f"""__m AS (
   SELECT
     {columns(merged)}
-  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+  FROM {stored.joined}
 )""",
     ]
 

@@ -14,12 +14,10 @@ from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, 
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.recompute import analytic_rule, recursive_rule, session_rule, shown
 from strandline.jobs.ivm.rules.upserts import (
-    PRESENT,
     STEP,
     before,
     columns,
     old_row,
-    same_key,
     state_column,
     stored,
     typed,
@@ -100,6 +98,7 @@ def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None)
     rest = [column.name for column in stage.body[0].columns if column.name not in stage.key]
     final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]
     hidden = [(name, f"__d.{engine.name(name)}") for name, _ in hidden_columns(stage)]
+    stored = before(stage, engine)
     texts = [
         *ctes(stage, engine, changed),
         f"""__last AS (
@@ -110,13 +109,13 @@ def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None)
     {columns([*(engine.name(name) for name in (*keys, *rest)), f"{WEIGHT} > 0 AS {EXISTS}"])}
   FROM __last
 )""",
-        before(stage, engine),
+        *stored.relations,
     ]
     return f"""WITH {", ".join(texts)}
 SELECT
-    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row()])}
-  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
-  WHERE __d.{EXISTS} OR __o.{PRESENT}"""
+    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", stored.row])}
+  FROM {stored.joined}
+  WHERE __d.{EXISTS} OR {stored.there}"""
 
 
 def _last(keys: Sequence[str], rest: Sequence[str], engine: Engine) -> str:
@@ -155,37 +154,39 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
     evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
     order = engine.event_order(*(engine.field("__at", name) for name in EVENT_ORDER))
     newest = engine.newest_rows("__e", stage.key, [*names, "__at", "__gone"], order)
-    kept = f"CASE WHEN __o.{PRESENT} THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"
-    counted, moved = "", ""
+    stored_rows = before(stage, engine)
+    kept = f"CASE WHEN {stored_rows.there} THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"
+    counted: list[str] = []
+    moved = ""
     if stage.exact:
-        counted, moved, kept = _counted(stage, engine, kept)
+        counted, moved, kept = _counted(stage, engine, stored_rows.there, kept)
     final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
     state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
-    delta = ", ".join(ctes(stage, engine, changed))
-    return f"""WITH {delta}, __e AS (
-  SELECT
-    {columns(evaluated)}
-  FROM delta
-), __d AS (
-  {newest}
-), {before(stage, engine)}{counted}
+    texts = [
+        *ctes(stage, engine, changed),
+        f"__e AS (\n  SELECT\n    {columns(evaluated)}\n  FROM delta\n)",
+        f"__d AS (\n  {newest}\n)",
+        *stored_rows.relations,
+        *counted,
+    ]
+    return f"""WITH {", ".join(texts)}
 SELECT
-    {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row()])}
-  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}{moved}
+    {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", stored_rows.row])}
+  FROM {stored_rows.joined}{moved}
   WHERE {kept}"""
 
 
-def _counted(stage: LatestStage, engine: Engine, kept: str) -> tuple[str, str, str]:
+def _counted(stage: LatestStage, engine: Engine, there: str, kept: str) -> tuple[list[str], str, str]:
     """The relation of how many rows each key gets or loses, its join, and the condition that fails unless the newest
     event of the key leaves as many as there are: one or none."""
     keys = ", ".join(map(engine.name, stage.key))
     same = " AND ".join(f"__d.{name} = __m.{name}" for name in map(engine.name, stage.key))
-    relation = f""", __m AS (
+    relation = f"""__m AS (
   SELECT {keys}, SUM(CASE WHEN __gone THEN -1 ELSE 1 END) AS __moved FROM __e GROUP BY {keys}
 )"""
-    there = f"CASE WHEN __o.{PRESENT} THEN 1 ELSE 0 END + __m.__moved"
-    wrong = f"{there} <> CASE WHEN __d.__gone THEN 0 ELSE 1 END"
-    return relation, f" JOIN __m ON {same}", f"CASE WHEN {wrong} THEN {engine.fail(DUPLICATE_KEY)} ELSE {kept} END"
+    left = f"CASE WHEN {there} THEN 1 ELSE 0 END + __m.__moved"
+    wrong = f"{left} <> CASE WHEN __d.__gone THEN 0 ELSE 1 END"
+    return [relation], f" JOIN __m ON {same}", f"CASE WHEN {wrong} THEN {engine.fail(DUPLICATE_KEY)} ELSE {kept} END"
 
 
 # The rule of a bag: the rows that have come and not gone, of equal ones those that came last.

@@ -15,6 +15,7 @@ A rule's text reads these and gives one row per touched key:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -24,7 +25,7 @@ from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.stored import state_type, stored_columns
 from strandline.jobs.model.stage import Output, Stage
 from strandline.jobs.model.stage_columns import key_names, key_path
-from strandline.state_store.tablespec import EXISTS, OLD, STATE
+from strandline.state_store.tablespec import EXISTS, OLD, POSITION, STATE
 
 PRESENT = "__present"
 _ROW = "__whole"
@@ -47,18 +48,44 @@ def typed(output: Output, engine: Engine) -> str:
     return f"{value_of(output, engine)} AS {engine.name(output.name)}"
 
 
-def before(stage: Stage, engine: Engine) -> str:
-    """The relation `__o`: the stored rows of the touched keys, with a mark that tells a row from a missing one.
+@dataclass(frozen=True)
+class Before:
+    """The stored rows `__o` beside the touched keys `__d`, in a rule's text.
+
+    Attributes:
+        relations: common table expressions that come after `__d`.
+        joined: what stands in FROM: each row of `__d`, with the stored row of its key where there is one.
+        there: the condition that there is one.
+        row: it, as a struct with its place, by which the commit finds it; NULL where there is none.
+    """
+
+    relations: tuple[str, ...]
+    joined: str
+    there: str
+    row: str
+
+
+def before(stage: Stage, engine: Engine) -> Before:
+    """How a rule reads the stored rows of its keys.
 
     Spark would sort all stored rows to join them with a few changes; a semi join with the few on the small side reads
-    past the others. The hint says which side that is; for DuckDB it is a comment.
+    past the others. The hint says which side that is. DuckDB makes the table of a join of its smaller side, and passes
+    its keys on to the files of the other: it reads as little without the semi join, and saves one join in each epoch.
     """
-    if not key_names(stage):
-        return f"__o AS (SELECT {stored('__s', engine)} FROM self_old AS __s)"
-    return f"""__o AS (
+    if engine.dialect == "duckdb":
+        same, there = same_key(stage, engine), f"__o.{POSITION} IS NOT NULL"
+        joined = (
+            f"self_old AS __o RIGHT JOIN __d ON {same}" if key_names(stage) else "__d LEFT JOIN self_old AS __o ON TRUE"
+        )
+        return Before((), joined, there, f"CASE WHEN {there} THEN {engine.row('__o')} END AS {OLD}")
+    where = ""
+    if key_names(stage):
+        where = f" SEMI JOIN __d ON {same_key(stage, engine, stored_as='__s')}"
+    relation = f"""__o AS (
   SELECT /*+ BROADCAST(__d) */ {stored("__s", engine)}
-  FROM self_old AS __s SEMI JOIN __d ON {same_key(stage, engine, stored_as="__s")}
+  FROM self_old AS __s{where}
 )"""
+    return Before((relation,), f"__d LEFT JOIN __o ON {same_key(stage, engine)}", f"__o.{PRESENT}", old_row())
 
 
 def stored(alias: str, engine: Engine) -> str:
@@ -78,8 +105,8 @@ def same_key(stage: Stage, engine: Engine, stored_as: str = "__o") -> str:
 def without_null_keys(stage: Stage, text: str, engine: Engine) -> str:
     """A rule's text for stored rows of which no key column is NULL. DuckDB passes equalities down to the files, and no
     other condition: of a file it then reads few rows beside those of the touched keys."""
-    same = same_key(stage, engine, stored_as="__s")
-    return text.replace(f"SEMI JOIN __d ON {same}", f"SEMI JOIN __d ON {same.replace(_SAME, '=')}")
+    same = same_key(stage, engine)
+    return text.replace(f"RIGHT JOIN __d ON {same}", f"RIGHT JOIN __d ON {same.replace(_SAME, '=')}")
 
 
 def old_row() -> str:
