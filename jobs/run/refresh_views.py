@@ -25,6 +25,7 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,7 @@ from strandline.jobs.expect.expectations import asked_of, read_approval, validat
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
+from strandline.jobs.ivm.refresh.together import Wanted, computed_together
 from strandline.jobs.model.errors import EngineRefused, ExpectationBroken, RefreshFailed
 from strandline.jobs.model.tables import input_of
 from strandline.jobs.run.schedule import Levels, gated_in, read_from_outside, without
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.jobs.expect.expectations import Approval
-    from strandline.jobs.ivm.refresh.epoch import StageResult
+    from strandline.jobs.ivm.refresh.epoch import Epoch, StageResult
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import Head, TableVersion
@@ -178,7 +180,7 @@ def _refreshed(
 
     def one(item: RefreshUnit) -> list[StageResult] | StrandlineError:
         try:
-            done = _refresh(context, heads, item, upto, untouched=item.name in others)
+            done = _refresh(context, heads, item, upto, untouched=item.name in others, ready=ready.get(item.name))
             wrong = approve(context.lake, heads, item)
             if wrong is not None:
                 held[item.target] = wrong
@@ -200,6 +202,7 @@ def _refreshed(
             reach.rest(whole)
             # Queries into one target write one table: they go one after the other, so a level is cut by target.
             for group in _distinct_targets([item for item in whole if item.name not in resting]):
+                ready = _computed_together(context, heads, [each for each in group if each.name not in others], upto)
                 for item, outcome in zip(group, pool.map(one, group), strict=True):
                     if isinstance(outcome, StrandlineError):
                         failures.update(dict.fromkeys((item.target, *item.serves), outcome))
@@ -260,14 +263,34 @@ class _Reach:
         return found
 
 
+def _computed_together(
+    context: RunContext, heads: Heads, items: Sequence[RefreshUnit], upto: Mapping[str, int] | None
+) -> dict[str, Epoch]:
+    """{unit: its epoch} of the units of one stage, without dead letters, that were computed with others."""
+    wanted = []
+    for item in items:
+        with suppress(StrandlineError):  # its own refresh says what is wrong with it
+            stage = item.stages[-1]
+            decision = decide(stage, item.options.errors, item.letters(stage), heads)
+            if len(item.stages) == 1 and decision.aside is None:
+                wanted.append(Wanted(item.name, decision.sound, item.owner(stage), item.options.refresh))
+    return computed_together(context, heads, wanted, upto or {})
+
+
 def _refresh(
-    context: RunContext, heads: Heads, item: RefreshUnit, upto: Mapping[str, int] | None, *, untouched: bool
+    context: RunContext,
+    heads: Heads,
+    item: RefreshUnit,
+    upto: Mapping[str, int] | None,
+    *,
+    untouched: bool,
+    ready: Epoch | None,
 ) -> list[StageResult]:
     done: list[StageResult] = []
     for stage in item.stages:
         decision = decide(stage, item.options.errors, item.letters(stage), heads)
         owner, refresh = item.owner(stage), item.options.refresh
-        done += refresh_decided(context, heads, decision, owner, refresh, upto=upto, untouched=untouched)
+        done += refresh_decided(context, heads, decision, owner, refresh, upto=upto, untouched=untouched, ready=ready)
     return done
 
 

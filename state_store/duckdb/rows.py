@@ -140,6 +140,22 @@ class PlacedRows:
         return {self.files[number]: BitMap64(rows[numbers == number]) for number in np.unique(numbers).tolist()}
 
 
+@dataclass(frozen=True)
+class Computed:
+    """The rows that a text gives, which another text has computed, with those of others.
+
+    Attributes:
+        stored: the rows before, of a keyed table.
+    """
+
+    rows: pa.Table
+    stored: PlacedRows | None
+
+    def run(self, _text: str) -> pa.Table:
+        """The rows."""
+        return self.rows
+
+
 class TableRows:
     """The rows of one table, for one connection.
 

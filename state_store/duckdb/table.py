@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.delta.data_files import Staged
     from strandline.state_store.duckdb.engine import Kept
-    from strandline.state_store.duckdb.rows import Keys, Part, PlacedRows
+    from strandline.state_store.duckdb.rows import Computed, Keys, Part, PlacedRows
     from strandline.state_store.duckdb.statements import Held
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
@@ -139,7 +139,7 @@ class DuckDBTable(StoredTable):
         counted = replace(record, inserted=came.count, deleted=0, digest=str(Digest.parse(head.record.digest) + came))
         return self.commit(head, counted, RowChanges(StagedParts(tuple(part.staged for part in parts))))
 
-    def append_if_any(self, text: str, record: CommitRecord, held: Held | None = None) -> Head | None:
+    def append_if_any(self, text: str, record: CommitRecord, held: Held | Computed | None = None) -> Head | None:
         """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
 
         Args:
@@ -171,7 +171,7 @@ class DuckDBTable(StoredTable):
         stored: PlacedRows,
         record: CommitRecord,
         after: Head | None = None,
-        held: Held | None = None,
+        held: Held | Computed | None = None,
     ) -> Head | None:
         """Commit the upserts of the touched keys; None, and no commit, when no row changes.
 
@@ -348,15 +348,12 @@ class Upserts:
         text: str,
         spec: TableSpec,
         schema: pa.Schema,
-        held: Held | None = None,
+        held: Held | Computed | None = None,
     ) -> None:
         self._connection = connection
         self._spec = spec
         self._schema = schema
-        # What is kept beside the visible columns changes without them; not they without it.
-        visible, beside = _unchanged(spec.stored, spec.visible)
-        same = f"CASE WHEN {EXISTS} AND {OLD} IS NOT NULL THEN {visible} ELSE FALSE END AS {_SAME}"
-        changed = f"SELECT * FROM (SELECT *, {same} FROM ({text})) WHERE NOT ({_SAME} AND {beside})"
+        changed = changed_upserts(text, spec)
         self._held = None if held is None else held.run(changed).combine_chunks()
         if self._held is not None:
             self.count = self._held.num_rows
@@ -408,6 +405,15 @@ class Upserts:
             old = batch[OLD]
             names = [old.type.field(place).name for place in range(old.type.num_fields)]
             yield pa.RecordBatch.from_arrays([*old.flatten(), batch[_SAME]], names=[*names, _SAME])
+
+
+def changed_upserts(text: str, spec: TableSpec) -> str:
+    """The SELECT of those upserts that change a row, each with whether only what is kept beside its visible columns
+    changes."""
+    visible, beside = _unchanged(spec.stored, spec.visible)
+    # What is kept beside the visible columns changes without them; not they without it.
+    same = f"CASE WHEN {EXISTS} AND {OLD} IS NOT NULL THEN {visible} ELSE FALSE END AS {_SAME}"
+    return f"SELECT * FROM (SELECT *, {same} FROM ({text})) WHERE NOT ({_SAME} AND {beside})"
 
 
 @lru_cache(maxsize=1 << 12)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads, Owner, RunContext
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Head, TableVersion
+    from strandline.state_store.duckdb.rows import Computed
     from strandline.state_store.layout import LakeLayout
 
 
@@ -84,6 +85,7 @@ class Epoch:
         first: some input was never taken in: every row is new to the stage.
         few_changes: the changes are small enough to be sent to every task.
         changed: rows that the commits to take in say they changed; None: one does not say, or all rows are computed.
+        given: what its rule gives, where it was computed with that of others (`jobs.ivm.refresh.together`).
     """
 
     stage: Stage
@@ -93,6 +95,7 @@ class Epoch:
     first: bool
     few_changes: bool
     changed: int | None = None
+    given: Computed | None = None
 
     @property
     def moved(self) -> frozenset[str] | None:

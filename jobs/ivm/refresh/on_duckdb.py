@@ -23,7 +23,7 @@ from strandline.jobs.model.stage_columns import Columns, spec_of_input
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.duckdb.rows import Keys
 from strandline.state_store.duckdb.statements import MOST_ROWS, Held
-from strandline.state_store.duckdb.table import DuckDBTable
+from strandline.state_store.duckdb.table import DuckDBTable, changed_upserts
 from strandline.state_store.tablespec import EXISTS, FILE, POSITION, VERSION, WEIGHT
 from strandline.state_store.wording import sentence
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input
     from strandline.state_store.commits import CommitRecord, Head
-    from strandline.state_store.duckdb.rows import Part, PlacedRows
+    from strandline.state_store.duckdb.rows import Computed, Part, PlacedRows
 
 
 _ENGINE: Final = engine_of("duckdb")
@@ -76,11 +76,15 @@ class DuckDbRuntime(Runtime[str]):
         path = context.lake.table(epoch.stage.table)
         self._table = DuckDBTable(connection, self._duckdb_engine.kept, path, spec_of(epoch.stage), SELF)
         self._before: PlacedRows | None = None
-        self._held: Held | None = None
+        self._held: Held | Computed | None = None
+        self._given = epoch.given
         self._computed: tuple[str, pa.Table] | None = None
 
     def run(self, text: str, *, stored: bool = True) -> str:
         self._held = None
+        if stored and self._given is not None:
+            self._before, self._held = self._given.stored, self._given
+            return text
         if stored:
             over = self._hold(text)
             if over is not None:
@@ -122,7 +126,7 @@ class DuckDbRuntime(Runtime[str]):
             over = self._changed_side(read, given) if side == "delta" else flat(given, read.relation)
             text = _reading(text, name, over, held.views.append)
         if self._table.spec.storage == "keyed":
-            found = self._table.held(self._head.version if stored else None)
+            found = self._held_stored() if stored else self._table.held(None)
             if found is None:
                 return None
             self._before, held.rows["given_self"] = found
@@ -130,6 +134,9 @@ class DuckDbRuntime(Runtime[str]):
             text = _reading(text, SELF, 'SELECT * FROM "given_self"', held.views.append)
         self._held = held
         return text
+
+    def _held_stored(self) -> tuple[PlacedRows, pa.Table] | None:
+        return self._table.held(self._head.version)
 
     def _held_side(self, side: Side, each: Input) -> pa.Table | None:
         span, source = self._spans[each.relation.name], self._source(side, each)
@@ -182,6 +189,13 @@ class DuckDbRuntime(Runtime[str]):
             self._connection.register(f"__keys{number}", values)
             if lookup.relation in large:
                 self._asked.setdefault(lookup.relation, []).append(Keys(lookup.columns, values))
+
+    def computed(self, text: str) -> pa.Table | None:
+        """All that a rule's text gives, to be appended or upserted; None: what it reads is not held in memory."""
+        over = self._hold(text)
+        if over is None or self._held is None:
+            return None
+        return self._held.run(over if self._table.spec.storage == "append" else changed_upserts(over, self._table.spec))
 
     def compute(self, name: str, text: str) -> None:
         held = self._hold(text, stored=False)

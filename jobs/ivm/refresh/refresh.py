@@ -75,6 +75,7 @@ def refresh_stage(
     *,
     upto: Mapping[str, int] | None = None,
     untouched: bool = False,
+    ready: Epoch | None = None,
 ) -> StageResult:
     """Bring a stage's table to the heads of its inputs, in at most one commit.
 
@@ -85,6 +86,7 @@ def refresh_stage(
         refresh: whether changes are taken in, everything is computed anew, or what is cheaper.
         upto: version per input's name, to stop there; inputs that are not named are read at their heads.
         untouched: it is known that no change of the inputs changes a row (`jobs.run.untouched`).
+        ready: the epoch to be run, if it was planned (`jobs.ivm.refresh.together`).
 
     Raises:
         RefreshFailed: the table was made by another definition.
@@ -93,9 +95,11 @@ def refresh_stage(
         VersionGone: an input's history no longer reaches back to the recorded version.
     """
     at, began = time.time(), time.monotonic()
-    result = missing_input(stage, heads)
+    result = missing_input(stage, heads) if ready is None else None
     planned_at = time.monotonic()
-    if result is None:
+    if ready is not None:
+        result = _run(context, heads, ready, untouched=untouched)
+    elif result is None:
         head = _ensured(context, heads, stage, owner)
         epoch = planned(context, stage, owner, head, spans_of(stage, owner, heads, head, upto or {}), refresh)
         planned_at = time.monotonic()
@@ -113,18 +117,21 @@ def refresh_decided(
     *,
     upto: Mapping[str, int] | None = None,
     untouched: bool = False,
+    ready: Epoch | None = None,
 ) -> list[StageResult]:
     """Refresh the stages that the policy on errors names, one result each; those in their place when a row fails.
 
     Args:
         upto, untouched: as of `refresh_stage`.
+        ready: that of the stage which is run while no row fails, if it was planned.
 
     Raises:
         RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
     """
 
     def run(stage: Stage) -> StageResult:
-        return refresh_stage(context, heads, stage, owner, refresh, upto=upto, untouched=untouched)
+        made = ready if ready is not None and ready.stage is stage else None
+        return refresh_stage(context, heads, stage, owner, refresh, upto=upto, untouched=untouched, ready=made)
 
     return run_decided(heads, decision, run)
 
