@@ -31,10 +31,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.expect.expectations import asked_of, read_approval, validate, write_approval
+from strandline.jobs.ivm.refresh import together
 from strandline.jobs.ivm.refresh.context import Heads, RunContext
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
-from strandline.jobs.ivm.refresh.together import Wanted, computed_together
 from strandline.jobs.model.errors import EngineRefused, ExpectationBroken, RefreshFailed
 from strandline.jobs.model.tables import input_of
 from strandline.jobs.run.schedule import Levels, gated_in, read_from_outside, without
@@ -267,14 +267,16 @@ def _computed_together(
     context: RunContext, heads: Heads, items: Sequence[RefreshUnit], upto: Mapping[str, int] | None
 ) -> dict[str, Epoch]:
     """{unit: its epoch} of the units of one stage, without dead letters, that were computed with others."""
+    if len(items) < together.FEWEST:
+        return {}
     wanted = []
     for item in items:
         with suppress(StrandlineError):  # its own refresh says what is wrong with it
             stage = item.stages[-1]
             decision = decide(stage, item.options.errors, item.letters(stage), heads)
             if len(item.stages) == 1 and decision.aside is None:
-                wanted.append(Wanted(item.name, decision.sound, item.owner(stage), item.options.refresh))
-    return computed_together(context, heads, wanted, upto or {})
+                wanted.append(together.Wanted(item.name, decision.sound, item.owner(stage), item.options.refresh))
+    return together.computed_together(context, heads, wanted, upto or {})
 
 
 def _refresh(
