@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from strandline.jobs.ivm import plan_json
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import TICK, InsertQuery, Source, View
+from strandline.jobs.model.errors import SqlError
 from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.files import make_folder, replace_unflushed
 from strandline.state_store.stored_state import MARK, PLACE, intact, sealed
@@ -98,9 +99,10 @@ def _compiled(definition: Definition, made_from: str, catalog: Catalog) -> Plan:
         _say_once(definition, stored)
     else:
         _STORED[stored.file] = made_from
-    while len(_KNOWN) >= _MOST:
-        _KNOWN.pop(next(iter(_KNOWN)), None)
-    return _KNOWN.setdefault(made_from, plan)
+    kept = _KNOWN.setdefault(made_from, plan)
+    for oldest in [*_KNOWN][:-_MOST]:
+        _KNOWN.pop(oldest, None)
+    return kept
 
 
 def _keep(definition: Definition, catalog: Catalog) -> None:
@@ -210,7 +212,7 @@ def read_stored(name: str, lake: LakeLayout) -> StoredPlan:
         made_from, by = document["made_from"], document["compiler"]
         plan = plan_json.from_json(document) if by == compiler() else None
         return StoredPlan(file, "whole", "", made_from, by, plan)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, SqlError) as error:
         return StoredPlan(file, "damaged", f"it does not read back: {error}")
 
 

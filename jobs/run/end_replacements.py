@@ -15,7 +15,7 @@ from strandline.jobs.catalog import replacements
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.ingest.event_logs import log_spec
-from strandline.jobs.ivm.compiled import compiled
+from strandline.jobs.ivm.compiled import compiled, keep_compiled
 from strandline.jobs.ivm.refresh.context import Heads, Owner
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.ivm.refresh.refresh import refresh_stage
@@ -75,7 +75,11 @@ def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
         StrandlineError: a fault after the commit of a swap; what is left of it, the next call does.
     """
     begun = replacements.begun_in(pipeline, context.lake)
-    return [done for each in begun if (done := _ended(context, each)) is not None]
+    done = [ended for each in begun if (ended := _ended(context, each)) is not None]
+    if done:
+        catalog = Catalog(context.lake)
+        keep_compiled(catalog.pipeline(pipeline), catalog)
+    return done
 
 
 def _ended(context: RunContext, intent: Replacement) -> Swapped | None:

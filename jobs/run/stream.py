@@ -29,7 +29,6 @@ from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import Ticks
 from strandline.jobs.ingest.topics import behind, current_ids, open_log
 from strandline.jobs.ingest.while_starting import DriverClock
-from strandline.jobs.ivm.compiled import keep_compiled
 from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source
 from strandline.jobs.model.errors import RefreshFailed
@@ -403,7 +402,6 @@ class PipelineStream:
         catalog = Catalog(self.lake)
         self.definitions = catalog.pipeline(self.pipeline)
         self.levels = maintained(self.definitions, catalog)
-        keep_compiled(self.definitions, catalog)
         self._unmade = None
         self._deferrals = None
         self._notes = None

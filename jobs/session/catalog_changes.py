@@ -199,6 +199,7 @@ def _kept(existing: Definition, definition: Definition, catalog: Catalog, replac
         return Change("unchanged", existing, unproved, begun)
     # Beside a running stream, which has read all that it needs.
     catalog.replace(definition)
+    _keep_compiled(definition.name, catalog)
     return Change("replaced", definition, unproved, begun)
 
 
