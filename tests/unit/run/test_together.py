@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from strandline.jobs.ivm import compiled
 from strandline.jobs.ivm.refresh import refresh, together
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.ivm.refresh.epoch import Epoch
 from strandline.jobs.ivm.refresh.together import Family, family_of
 from strandline.jobs.model.stage_columns import storage_of
-from strandline.jobs.run import schedule
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.state_store.delta import heads
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -35,7 +35,7 @@ _COMPARED = re.compile(r"\.(n|k) (=|<>|<=|>=|<|>) (-?\d+|'[^']*')")
 @pytest.fixture(autouse=True)
 def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have found out of the same views is forgotten."""
-    monkeypatch.setattr(schedule, "_KNOWN", {})
+    monkeypatch.setattr(compiled, "_KNOWN", {})
 
 
 @pytest.fixture
