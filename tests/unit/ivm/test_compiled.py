@@ -23,6 +23,7 @@ from strandline.jobs.model.definitions import Column, Definition, Function, Inse
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.types import INT
+from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
 from tests.support import compiled_plans
@@ -290,6 +291,20 @@ def test_a_lake_without_compiled_plans_gets_them_from_whoever_stores(compiling: 
     keep_compiled(compiling.catalog().definitions(), compiling.catalog())
     assert sorted(file.name for file in folder.iterdir()) == names
     assert not compiling.anew("both")
+
+
+def test_a_run_stores_the_plans_that_are_not(compiling: Compiling) -> None:
+    """As in a lake of an older version, or after an input was changed by one."""
+    folder = on_disk(compiling.lake.compiled("t")).parent
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    for number, file in enumerate(sorted(before)):
+        if number % 2:
+            file.unlink()
+        else:
+            file.write_bytes(before[file][:100])
+    forget()
+    drain(compiling.settings.model_copy(update={"engine": "duckdb"}), "default", in_driver=True)
+    assert {file: file.read_bytes() for file in folder.iterdir()} == before
 
 
 def test_where_nothing_can_be_stored_plans_are_made_all_the_same(compiling: Compiling) -> None:
