@@ -36,6 +36,7 @@ from strandline.jobs.model.definitions import TICK, InsertQuery, Source, View
 from strandline.jobs.model.errors import SqlError
 from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.files import make_folder, replace_unflushed
+from strandline.state_store.paths import is_folder
 from strandline.state_store.stored_state import MARK, PLACE, intact, sealed
 from strandline.state_store.wording import Name, sentence
 
@@ -221,7 +222,8 @@ def _store(plan: Plan, made_from: str, definition: Definition, file: LakePath) -
     try:
         head = {"checksum": PLACE, "compiler": compiler(), "made_from": made_from}
         document = json.dumps({**head, **plan_json.to_json(plan)}, separators=(",", ":"))
-        make_folder(file.parent)
+        if not is_folder(file.parent):  # making it flushes, also where it is there
+            make_folder(file.parent)
         replace_unflushed(file, sealed(document.encode(), MARK))
     except (TypeError, RecursionError) as error:
         log.info(sentence("the plan of '{}' is not stored: {}", Name(definition.name), error))
