@@ -28,11 +28,10 @@ from strandline.state_store.delta.data_files import stage_files
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.lmdb import LmdbStore
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.rocksdb import RocksStore
 from strandline.state_store.replicas.state import Layout
-from strandline.state_store.replicas.store import Store
+from strandline.state_store.replicas.store import MemoryStore, Store
 from strandline.state_store.tablespec import TableSpec
 
 SCHEMA = pa.schema(

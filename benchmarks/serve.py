@@ -45,10 +45,10 @@ from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.rocksdb import RocksStore
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 
 PORT = 18_088
 DEFINITIONS = """

@@ -37,9 +37,9 @@ from strandline.jobs.run.schedule import RefreshUnit
 from strandline.state_store.delta import reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 
 STATES = ("full", "shared", "partial")
 WARM_UP = 2

@@ -37,7 +37,7 @@ from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
-from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage import lake_path
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
 

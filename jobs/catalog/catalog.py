@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace as replaced
 from typing import Any
 
-from strandline.jobs.catalog import drops, files, manifest, name_map
+from strandline.jobs.catalog import files, intents, manifest, name_map
 from strandline.jobs.catalog.definitions import Definitions, narrowed, noted, registered
-from strandline.jobs.catalog.drops import DropIntent
 from strandline.jobs.catalog.files import CatalogEntry, Content
+from strandline.jobs.catalog.intents import DropIntent
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.stored_definition import Broken, to_json
@@ -191,7 +191,7 @@ class Catalog(Definitions):
         with self._changing() as check:
             removed = self._removed_with(name)
             check()
-            drops.begin(DropIntent(name, removed, tuple(sorted(shared))), self._lake)
+            intents.begin_drop(DropIntent(name, removed, tuple(sorted(shared))), self._lake)
             self._finish_drops(check)
             self.reload()
             return removed
@@ -201,7 +201,7 @@ class Catalog(Definitions):
 
         Another process that is dropping something is waited for.
         """
-        if not drops.begun(self._lake):
+        if not intents.begun_drops(self._lake):
             return ()
         with locked(self._lake.catalog) as check:
             return self._finish_drops(check)
@@ -220,10 +220,10 @@ class Catalog(Definitions):
         self._write(replaced(entry, called="" if called == name else called), check)
 
     def _finish_drops(self, check: Callable[[], None]) -> tuple[str, ...]:
-        found = drops.begun(self._lake)
+        found = intents.begun_drops(self._lake)
         for drop in found:
             check()
-            drops.finish(drop, self._lake)
+            intents.finish_drop(drop, self._lake)
         return tuple(name for drop in found for name in drop.removed)
 
     def _removed_with(self, name: str) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.files import Content
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.name_map import NameMap
-from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.catalog.stored_definition import Broken
 from strandline.jobs.functions.python import calls
 from strandline.jobs.model import tables
@@ -203,5 +203,5 @@ def registered(definition: Definition, read: Content, now: Content, lake: LakeLa
 
 def about_to_change(source: str, lake: LakeLayout) -> bool:
     """True if a source is about to get further columns."""
-    intent = replacements.find(source, lake)
+    intent = intents.find_replacement(source, lake)
     return intent is not None and intent.refused is None

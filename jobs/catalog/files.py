@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from strandline.jobs.catalog import drops, manifest, replacements
+from strandline.jobs.catalog import intents, manifest
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.name_map import NameMap, begun_swaps
-from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.catalog.stored_definition import Broken, StoredDefinition, from_json
 from strandline.jobs.model.definitions import Definition, Function, PlainView, Source
 from strandline.state_store.errors import CorruptState, FormatNewer
@@ -97,8 +97,8 @@ def read(lake: LakeLayout) -> Content:
 
 def _read_once(lake: LakeLayout) -> Content:
     (entries, broken), (functions, broken_functions) = _read_files(lake)
-    gone = {name for drop in drops.begun(lake) for name in drop.removed}
-    begun = {each.name: each for each in replacements.begun(lake)}
+    gone = {name for drop in intents.begun_drops(lake) for name in drop.removed}
+    begun = {each.name: each for each in intents.begun_replacements(lake)}
     swapped = begun_swaps(lake)
     after = {name: each.definition for name, each in begun.items() if each.done(lake)}
     whole = (

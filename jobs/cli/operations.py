@@ -329,7 +329,7 @@ def _destination(settings: Settings) -> str:
 
 
 def _path(settings: Settings, root: str) -> LakePath:
-    from strandline.state_store.storage.open import lake_path
+    from strandline.state_store.storage import lake_path
 
     return lake_path(root, settings.storage.options())
 

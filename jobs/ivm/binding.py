@@ -37,7 +37,7 @@ from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import relations_of
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
 from strandline.state_store.tablespec import FILE, POSITION, WEIGHT
 from strandline.state_store.wording import Name, sentence
 

@@ -38,7 +38,7 @@ from pydantic_settings import (
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.lock import LEASE_SECONDS
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.open import StorageOptions, lake_path
+from strandline.state_store.storage import StorageOptions, lake_path
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 
 if TYPE_CHECKING:

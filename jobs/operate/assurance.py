@@ -35,7 +35,7 @@ from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import StoreError, StrandlineError
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage import lake_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

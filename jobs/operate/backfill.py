@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from sqlglot import exp
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.python import Library
@@ -407,7 +407,7 @@ def _unchanged(plan: BackfillPlan, lake: LakeLayout) -> Catalog:
     """
     catalog = Catalog(lake)
     view = catalog.find(plan.view)
-    begun = any(each.name == plan.view for each in replacements.begun(lake))
+    begun = any(each.name == plan.view for each in intents.begun_replacements(lake))
     if begun or not isinstance(view, View) or unmarked(plan.item.fingerprint) != view.fingerprint:
         raise RefreshFailed(
             sentence("'{}' was dropped or gets another definition", Name(plan.view)),

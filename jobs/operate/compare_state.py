@@ -43,9 +43,9 @@ from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.definitions import about_to_change
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.lock import locked
-from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest.foreign.delta_versions import check_new_columns
 from strandline.jobs.ingest.foreign.table import Origin, origin_of
@@ -76,7 +76,7 @@ def changing(settings: Settings, definition: Source | View) -> Iterator[tuple[He
     """
     lake = LakeLayout(settings.lake)
     with sole_writer(lake, tables.standby(definition.name), f"{definition.name}/{os.getpid()}") as lock:
-        left = replacements.find(definition.name, lake)
+        left = intents.find_replacement(definition.name, lake)
         if left is not None and left.refused is not None:
             left = None
         if left is not None:
@@ -114,7 +114,7 @@ def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
     """
     lake, name = LakeLayout(settings.lake), intent.name
     deadline = time.monotonic() + _HANDED_OVER_SECONDS
-    while (found := replacements.find(name, lake)) is not None and found.refused is None:
+    while (found := intents.find_replacement(name, lake)) is not None and found.refused is None:
         try:
             pipeline = intent.definition.pipeline
             with (
@@ -128,16 +128,16 @@ def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
             time.sleep(_LOOKS_SECONDS)
     if found is not None:
         with locked(lake.catalog):
-            replacements.end(name, lake)
+            intents.end_replacement(name, lake)
         raise RefreshFailed(sentence("'{}' keeps its definition: {}", Name(name), found.refused))
 
 
 def _taken_back(intent: Replacement, lake: LakeLayout) -> bool:
     """Take the intent back, unless a run is at it already."""
     with locked(lake.catalog):
-        if replacements.find(intent.name, lake) != intent:
+        if intents.find_replacement(intent.name, lake) != intent:
             return False
-        replacements.end(intent.name, lake)
+        intents.end_replacement(intent.name, lake)
     if isinstance(intent.definition, View):
         discard_standby(intent.definition, lake)
     return True
@@ -176,7 +176,7 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
                 check_new_columns(present, new, _taken(present, origin, lake), origin, settings.storage.options())
             held.enter_context(locked(lake.catalog))
             _check(present, lake)
-            replacements.put(Replacement(definition), lake)
+            intents.put_replacement(Replacement(definition), lake)
         hand_over(settings, Replacement(definition), lock)
 
 
@@ -195,7 +195,7 @@ def _check(present: Source, lake: LakeLayout) -> None:
             sentence("'{}' was dropped or got another definition meanwhile", Name(present.name)),
             hint="see what it is, and say it again",
         )
-    for each in replacements.begun(lake):
+    for each in intents.begun_replacements(lake):
         if isinstance(each.definition, View) and present.name in each.definition.inputs:
             raise WriterBusy(
                 sentence("'{}' reads '{}', and is being replaced", Name(each.name), Name(present.name)),
@@ -243,7 +243,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
                 _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
                 shared = tuple(sorted(shared_tables(present, catalog)))
                 intent = Replacement(made, shared=shared, unproved=unproved)
-                replacements.put(intent, lake)
+                intents.put_replacement(intent, lake)
         except BaseException:
             discard_standby(made, lake)
             raise

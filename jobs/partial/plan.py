@@ -15,7 +15,7 @@ from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of, relations_of
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.wording import Name, sentence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.model.definitions import ErrorPolicy, View
     from strandline.jobs.model.types import SqlType
-    from strandline.jobs.query.recompute.context import Fate
+    from strandline.jobs.query.recompute_context import Fate
 
 
 _FATES: Final[dict[ErrorPolicy, Fate]] = {"dead_letter": "left out", "stop": "error", "null": "null"}

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.ingest.event_logs import log_spec
@@ -37,7 +37,7 @@ from strandline.state_store.tablespec import columns_of, schema_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strandline.jobs.catalog.replacements import Replacement
+    from strandline.jobs.catalog.intents import Replacement
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.model.stage import Stage
     from strandline.state_store.commits import CommitRecord, Head
@@ -74,7 +74,7 @@ def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
         LockLost: the lock is not held any more.
         StrandlineError: a fault after the commit of a swap; what is left of it, the next call does.
     """
-    begun = replacements.begun_in(pipeline, context.lake)
+    begun = intents.begun_replacements_in(pipeline, context.lake)
     done = [ended for each in begun if (ended := _ended(context, each)) is not None]
     if done:
         catalog = Catalog(context.lake)
@@ -104,7 +104,7 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
         remove_shared(done.gone, context.lake)
     failpoint("after-replacement-clean-up")
     with locked(context.lake.catalog):
-        replacements.end(intent.name, context.lake)
+        intents.end_replacement(intent.name, context.lake)
     return done
 
 
@@ -116,7 +116,7 @@ def _give_up(intent: Replacement, error: StrandlineError, lake: LakeLayout) -> N
             source's tables may have its columns: the next run ends the rest.
     """
     with locked(lake.catalog):
-        found = replacements.find(intent.name, lake)
+        found = intents.find_replacement(intent.name, lake)
         if found is None or found.definition != intent.definition:
             return  # taken back: the standby may be another one's by now
         if found.done(lake) or (isinstance(found.definition, Source) and found.epoch is not None):
@@ -125,7 +125,7 @@ def _give_up(intent: Replacement, error: StrandlineError, lake: LakeLayout) -> N
         if isinstance(intent.definition, View):
             discard_standby(intent.definition, lake)
             _discard_adopted(intent.definition, Catalog(lake), lake)
-        replacements.refuse(found, error.message, lake)
+        intents.refuse_replacement(found, error.message, lake)
     log.error("'%s' keeps its definition: %s", intent.name, error)
 
 
@@ -182,7 +182,7 @@ def _swapped(context: RunContext, intent: Replacement, definition: View) -> Swap
     assert isinstance(present, View)
     standby = standby_of(definition, catalog)
     ready = catch_up(context, standby, locked=True)
-    replacements.plan_epoch(intent, head.record.epoch + 1, name, lake)
+    intents.plan_epoch(intent, head.record.epoch + 1, name, lake)
     adopt(standby.apart(lake), lake)
     failpoint("before-replacement-swap")
     made = swap(context, compiled(present, catalog).stages[-1], standby.item.stages[-1], head, ready)
@@ -229,7 +229,7 @@ def widen_source(context: RunContext, intent: Replacement, source: Source, keyed
     todo = [each for spec, given in _specs(source, keyed) if (each := _planned(context, spec, given)) is not None]
     if not todo:
         return
-    replacements.plan_epoch(intent, todo[-1].record.epoch, todo[-1].spec.name, lake)
+    intents.plan_epoch(intent, todo[-1].record.epoch, todo[-1].spec.name, lake)
     failpoint("before-source-columns")
     for each in todo:
         widen(lake.table(each.spec.name), each.head, each.schema, each.record)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model import tables
@@ -61,7 +61,7 @@ def _read_by_others(definition: Definition, catalog: Catalog, lake: LakeLayout) 
     for other in catalog.pipeline(definition.pipeline):
         if other.name != definition.name:
             yield shared_tables(other, catalog)
-    for intent in replacements.begun_in(definition.pipeline, lake):
+    for intent in intents.begun_replacements_in(definition.pipeline, lake):
         if intent.name != definition.name and isinstance(intent.definition, View):
             yield shared_tables(intent.definition, catalog.supposing(intent.definition))
 

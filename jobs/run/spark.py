@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.run.orphans import HeldLock
     from strandline.state_store.layout import LakeLayout
-    from strandline.state_store.storage.open import StorageOptions
+    from strandline.state_store.storage import StorageOptions
 
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")

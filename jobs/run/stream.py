@@ -18,7 +18,7 @@ from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest import source
@@ -313,7 +313,7 @@ class PipelineStream:
                     with self._one_at_a_time:
                         self._trims.trim(self.sources, self.settings)
                 heads = foreign_heads(self.levels, self.sources, self.lake)
-                if heads != foreign or replacements.begun_in(self.pipeline, self.lake) or self._is_due():
+                if heads != foreign or intents.begun_replacements_in(self.pipeline, self.lake) or self._is_due():
                     foreign = heads
                     with self._one_at_a_time:
                         self.refresh(everything=False)

@@ -30,7 +30,7 @@ from strandline.jobs.query.clock import asks
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.logical import Block, OrderItem, outputs_of
 from strandline.jobs.query.pulled import HIDDEN
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
 from strandline.jobs.serve.past import not_kept, with_past

@@ -31,7 +31,7 @@ from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import expressions_of, places_in
 from strandline.jobs.query.logical import Block
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.pull import natural_order, only_relation, row_by_row

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from strandline.jobs.catalog import replacements
-from strandline.jobs.catalog.drops import table_paths
+from strandline.jobs.catalog import intents
+from strandline.jobs.catalog.intents import table_paths
 from strandline.jobs.catalog.plain_views import expanded, readers_of_plain
 from strandline.jobs.model.definitions import (
     Definition,
@@ -457,7 +457,7 @@ def _unshared(name: str, catalog: Catalog, lake: LakeLayout) -> frozenset[str]:
 
     if catalog.broken:
         return frozenset()
-    intent = replacements.find(name, lake)
+    intent = intents.find_replacement(name, lake)
     about_to_stand = () if intent is None else (intent.definition,)
     try:
         shared = [shared_tables(each, catalog.supposing(each)) for each in (catalog.get(name), *about_to_stand)]

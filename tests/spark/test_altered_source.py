@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import relation
 from strandline.jobs.model.report import MicroBatch
@@ -38,7 +38,7 @@ def test_a_live_run_takes_the_columns_and_spark_reads_both_forms(settings: Setti
     def watch(batch: MicroBatch) -> None:
         if batch.number == 1:
             changing.start()
-            wait_until(lambda: replacements.begun(lake), "the intent does not come")
+            wait_until(lambda: intents.begun_replacements(lake), "the intent does not come")
 
     drain(given, PIPELINE, spark, watch=watch)
     changing.join(PATIENCE_SECONDS)

@@ -8,7 +8,7 @@ from uuid import uuid4
 from deltalake import DeltaTable
 
 from strandline.state_store.paths import LakePath, Location, within
-from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage import open_storage
 from tests.support.s3_server import BUCKET, S3Server
 
 

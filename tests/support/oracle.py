@@ -2,7 +2,7 @@
 
 A projection at an epoch equals its own SELECT, run by DuckDB over its inputs at the version vector in its commit. The
 inputs that are projections themselves are checked the same way, so by induction everything equals its SQL over the
-event logs. None of the engine's rules or accumulators is used here: `jobs.query.recompute.select` says the whole query
+event logs. None of the engine's rules or accumulators is used here: `jobs.query.recompute` says the whole query
 as one plain SELECT, in DuckDB's own words.
 """
 
@@ -22,8 +22,8 @@ from strandline.jobs.model.definitions import InsertQuery, Semantics, Source, Vi
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, Recursion, SetOperation, relations_of
-from strandline.jobs.query.recompute.context import FrozenJoin
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
+from strandline.jobs.query.recompute_context import FrozenJoin
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.python_values import python_values
@@ -59,7 +59,7 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
     """What brings the rows of a keyed source, of a view, or of the queries that insert into a stream.
 
     Args:
-        frozen: as in `jobs.query.recompute.select.recompute_sql`.
+        frozen: as in `jobs.query.recompute.recompute_sql`.
     """
     definition = catalog.get(name)
     names = [f'"{column.name}"' for column in definition.columns] if not isinstance(definition, InsertQuery) else []

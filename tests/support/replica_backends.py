@@ -24,7 +24,7 @@ class Backend:
     def open(self, path: Path) -> Store:
         """The store of that path: a folder, or a name in DynamoDB."""
         if self.name == "memory":
-            from strandline.state_store.replicas.memory import MemoryStore
+            from strandline.state_store.replicas.store import MemoryStore
 
             return MemoryStore()
         if self.name == "rocksdb":
@@ -54,7 +54,7 @@ class Backend:
             copy_lmdb(backup, path)
             return self.open(path)
         from strandline.state_store.replicas.dynamodb import take_back as load_dynamodb
-        from strandline.state_store.replicas.memory import take_back as load_memory
+        from strandline.state_store.replicas.store import take_back as load_memory
 
         store = self.open(path)
         load = load_memory if self.name == "memory" else load_dynamodb

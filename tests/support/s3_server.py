@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from strandline.state_store.storage.open import StorageOptions
+from strandline.state_store.storage import StorageOptions
 from tests.support.waiting import PATIENCE_SECONDS
 
 BUCKET = "lakes"

@@ -28,7 +28,7 @@ from strandline.jobs.server.app import application
 from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.storage.objects import ObjectStorage
+from strandline.state_store.storage_objects import ObjectStorage
 from tests.support.scraped import Scrape, parsed, scrape
 from tests.support.waiting import wait_until
 

@@ -41,7 +41,7 @@ from strandline.jobs.model.errors import (
 from strandline.state_store.delta.deletion_vectors import deleted_positions
 from strandline.state_store.delta.rows import CHANGE_TYPE, INSERTIONS
 from strandline.state_store.errors import CorruptState, KeyRefused, SettingsError, VersionGone
-from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage import lake_path
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.foreign.delta_table import Action, Commit, Schema
     from strandline.jobs.ingest.foreign.table import Kind, Origin
     from strandline.jobs.model.definitions import Column, Source
-    from strandline.state_store.storage.open import StorageOptions
+    from strandline.state_store.storage import StorageOptions
 
 
 def open_delta(location: str, options: StorageOptions) -> ForeignDelta:

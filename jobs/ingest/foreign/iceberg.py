@@ -29,13 +29,13 @@ from strandline.jobs.model.errors import (
     SourceUnavailable,
 )
 from strandline.state_store.errors import SettingsError, StrandlineError
-from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage import lake_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from strandline.jobs.ingest.foreign.table import Kind
-    from strandline.state_store.storage.open import StorageOptions
+    from strandline.state_store.storage import StorageOptions
 
 _HINT_FILE: Final = "version-hint.text"
 _NAMED: Final = re.compile(r"[^./\\:]+(\.[^./\\:]+){2,}")

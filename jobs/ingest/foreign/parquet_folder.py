@@ -40,7 +40,7 @@ from strandline.state_store.errors import CorruptState, SettingsError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import create, make_folder, remove_file
 from strandline.state_store.paths import Location, file_names, is_folder, within
-from strandline.state_store.storage.open import lake_path
+from strandline.state_store.storage import lake_path
 from strandline.state_store.stored_state import check_format, members_in, sealed_members
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.foreign.table import Kind, Origin
     from strandline.state_store.layout import LakeLayout
     from strandline.state_store.paths import LakePath
-    from strandline.state_store.storage.open import StorageOptions
+    from strandline.state_store.storage import StorageOptions
 
 
 _SUFFIXES: Final = (".parquet", ".parq", ".pq")

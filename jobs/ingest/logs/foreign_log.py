@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.logs.log import Log, Record
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
-    from strandline.state_store.storage.open import StorageOptions
+    from strandline.state_store.storage import StorageOptions
 
 PLACES: Final = 1 << 32
 """Offsets that a version has: more rows than one commit changes."""

@@ -16,8 +16,7 @@ from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.functions.scalars.domains import guards_in
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
-from strandline.jobs.ivm.plan.map import keyed_columns, map_stage
-from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, named, of_relation
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, keyed_columns, map_stage, named, of_relation
 from strandline.jobs.model import types as t
 from strandline.jobs.model.relation import ITEM
 from strandline.jobs.model.stage import AnalyticStage, Output

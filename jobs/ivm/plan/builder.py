@@ -12,8 +12,7 @@ from sqlglot import exp
 
 from strandline.jobs.functions.aggregates.of_values import LEVEL
 from strandline.jobs.ivm.plan.conditions import conditions_of
-from strandline.jobs.ivm.plan.map import map_stage, marked_stage
-from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, giving, named
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, giving, map_stage, marked_stage, named
 from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import ErrorPolicy, Semantics, State

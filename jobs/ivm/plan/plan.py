@@ -28,8 +28,7 @@ from strandline.jobs.ivm.plan.analytic import analytic_stage, fused, items_told_
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.group import distinct_stage, grouped_stage, null_beyond, over_groups, totals_apart
 from strandline.jobs.ivm.plan.inputs import Unarranged, is_plain, rows_of_block, selected
-from strandline.jobs.ivm.plan.map import map_stage
-from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, named, number, of_relation, shifted
+from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, map_stage, named, number, of_relation, shifted
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t

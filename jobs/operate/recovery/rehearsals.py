@@ -41,10 +41,10 @@ from strandline.state_store.files import discard_folder, remove_file
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import files_in
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.rocksdb import RocksStore
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 from strandline.state_store.wording import Name, sentence
 

@@ -1,7 +1,7 @@
 """The check of a view and of its dead letters against its SQL, run by DuckDB over its inputs at the versions of its
 vector.
 
-None of the engine's rules or accumulators is used: `jobs.query.recompute.select` says the whole query as one SELECT.
+None of the engine's rules or accumulators is used: `jobs.query.recompute` says the whole query as one SELECT.
 Inputs that are views are checked the same way, so by induction everything equals its SQL over the event logs.
 
 Of its dead letters the rows that fail, and why, are computed again from the inputs at the table's vector. The rule of
@@ -21,7 +21,7 @@ from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
 from strandline.jobs.ivm.rules.delta_join import all_rows
 from strandline.jobs.model.definitions import Source, View, ViewOptions
-from strandline.jobs.model.relation import EVENT_ORDER, PARTITIONS_EACH, ROW_HASH, TOMBSTONE, Relation
+from strandline.jobs.model.tables import EVENT_ORDER, PARTITIONS_EACH, ROW_HASH, TOMBSTONE, Relation
 from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.jobs.model.types import BaseType
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from strandline.jobs.operate.verify.findings import Outcome
     from strandline.jobs.operate.verify.subjects import Opened, Subject
     from strandline.jobs.query.logical import Query
-    from strandline.jobs.query.recompute.context import Fate
+    from strandline.jobs.query.recompute_context import Fate
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import TableVersion, Trimmed
     from strandline.state_store.layout import LakeLayout
@@ -160,7 +160,7 @@ def _recomputed(definition: View | InsertQuery, prefix: str, catalog: Catalog) -
     # Dagster knows the checks by this module, and loads no front end until one is made.
     from strandline.jobs.query.clauses.read import query_of
     from strandline.jobs.query.logical import relations_of
-    from strandline.jobs.query.recompute.select import recompute_sql
+    from strandline.jobs.query.recompute import recompute_sql
 
     query = query_of(definition, catalog)
     options = definition.maintenance if isinstance(definition, View) else ViewOptions()

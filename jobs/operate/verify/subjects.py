@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from strandline.jobs.catalog import drops
+from strandline.jobs.catalog import intents
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
@@ -121,7 +121,7 @@ def _there(lake: LakeLayout) -> list[str]:
 
 def _going(lake: LakeLayout, there: Sequence[str]) -> set[str]:
     """The tables of drops that were begun: the next change of the catalog deletes them."""
-    begun = drops.begun(lake)
+    begun = intents.begun_drops(lake)
     return {table for drop in begun for name in (drop.name, *drop.shared) for table in tables.owned_by(name, there)}
 
 

@@ -94,7 +94,7 @@ def open_rocksdb(folder: Path) -> Store:
 
 
 def _open_memory(_: Path) -> Store:
-    from strandline.state_store.replicas.memory import MemoryStore
+    from strandline.state_store.replicas.store import MemoryStore
 
     return MemoryStore()
 

@@ -62,7 +62,7 @@ _LATE_IMPORTS: Final = (
         "strandline.state_store.delta.checkpoint",
         "strandline.state_store.delta.rows",
         "strandline.state_store.tablespec",
-        "strandline.state_store.storage.disk",
+        "strandline.state_store.storage_disk",
     ),
 )
 """Measured: 0.7 s of a core, 2.5 s on a busy machine."""

@@ -32,7 +32,7 @@ from strandline.jobs.session.define.options import SourceOptions, allowed, error
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn, Option
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.storage.open import disk_folder
+from strandline.state_store.storage import disk_folder
 
 if TYPE_CHECKING:
     from strandline.jobs.catalog.catalog import Catalog
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from strandline.jobs.ingest.foreign.iceberg import IcebergTable
     from strandline.jobs.model.settings import Settings
     from strandline.state_store.layout import LakeLayout
-    from strandline.state_store.storage.open import StorageOptions
+    from strandline.state_store.storage import StorageOptions
 
 _DELTA, _ICEBERG, _PARQUET = FOREIGN_OPTIONS
 _START: Final = "START_VERSION"

@@ -51,9 +51,9 @@ from strandline.state_store.delta import log, reader
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import folders_in
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 from tests.properties.paths.values import VALUES, Rows, rows_of
 from tests.properties.paths.views import Block, Having, SetOperation
 from tests.support.arrow_table import ArrowTable

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.catalog import drops
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.drops import DropIntent
+from strandline.jobs.catalog.intents import DropIntent
 from strandline.jobs.model.errors import PipelineMissing
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
@@ -114,14 +114,14 @@ def test_an_intent_with_any_wrong_bit_drops_its_name_and_nothing_else(lake: Lake
     drop = DropIntent("s", ("s__insert_1", "s"), ("shared__x",))
     for name in ("s", "s__insert_1", "s2", "s2__insert_1"):
         on_disk(lake.catalog / f"{name}.json").touch()
-    drops.begin(drop, lake)
+    intents.begin_drop(drop, lake)
     (path,) = on_disk(lake.catalog / "dropping").iterdir()
     intact = path.read_bytes()
     for bit in range(8 * len(intact)):
         changed = bytearray(intact)
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
-        (found,) = drops.begun(lake)
+        (found,) = intents.begun_drops(lake)
         assert found in (drop, DropIntent("s", drop.removed))
     path.write_bytes(b"")
-    assert drops.begun(lake) == [DropIntent("s", drop.removed)]
+    assert intents.begun_drops(lake) == [DropIntent("s", drop.removed)]

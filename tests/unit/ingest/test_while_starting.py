@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.ingest import while_starting
 from strandline.jobs.model.report import MicroBatch
 from strandline.jobs.model.settings import IngestSettings, Settings, load_settings
@@ -191,7 +191,7 @@ def test_what_comes_after_a_source_got_a_column_waits_for_the_query(
         others = Interpreter(settings, "shop")
         altered = threading.Thread(target=lambda: list(others.run("ALTER STREAM sales ADD COLUMN coupon VARCHAR;")))
         altered.start()
-        wait_until(lambda: replacements.begun(lake), "the intent does not come")
+        wait_until(lambda: intents.begun_replacements(lake), "the intent does not come")
         list(session.run("INSERT INTO sales (shop, qty) VALUES ('b', 4);"))
         altered.join(PATIENCE_SECONDS)
         list(Interpreter(settings, "shop").run("INSERT INTO sales (shop, qty, coupon) VALUES ('a', 5, 'x');"))

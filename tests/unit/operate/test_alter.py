@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.apply import apply, plan_apply
@@ -29,7 +29,7 @@ def test_said_again_after_a_kill_it_is_done(place: str, settings: Settings, lake
     assert exit_code(alter, lake.root, failpoint=place) == KILLED
     alter(lake.root)
     assert rows(lake, "shops") == NEW
-    assert replacements.find("shops", lake) is None
+    assert intents.find_replacement("shops", lake) is None
     assert_correct(lake, PIPELINE)
 
 
@@ -47,6 +47,6 @@ def test_a_file_with_the_columns_that_is_applied_after_a_kill(
     [change] = apply(file, settings).changes
     assert str(change) == f"table 'shops' {outcome} (pipeline 'shop'); what had been begun of it is complete now"
     assert rows(lake, "shops") == NEW
-    assert replacements.find("shops", lake) is None
+    assert intents.find_replacement("shops", lake) is None
     drain(settings, PIPELINE)
     assert_correct(lake, PIPELINE)

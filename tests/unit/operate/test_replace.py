@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.jobs.model.settings import Settings
@@ -99,7 +99,7 @@ def test_said_again_after_a_kill_it_goes_on_or_is_done(
     else:
         assert say(settings, again) == answer
     assert rows(lake, "by_shop") == AFTER
-    assert replacements.find("by_shop", lake) is None
+    assert intents.find_replacement("by_shop", lake) is None
     assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_shop", "large", "most", "sales"]
     assert say(settings, again) == UNCHANGED
     drain(settings, PIPELINE)

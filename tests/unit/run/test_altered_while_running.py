@@ -8,10 +8,10 @@ from threading import Event, Thread
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.lock import locked
-from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.ingest.in_driver import SmallBatches
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.topics import open_log
@@ -116,11 +116,11 @@ def test_a_run_takes_the_columns_between_two_micro_batches(
             given = (settings, "ALTER STREAM sales ADD COLUMN coupon VARCHAR;")
             threads.append(Thread(target=run, args=given))
             threads[0].start()
-            wait_until(lambda: replacements.begun(lake), "the intent does not come")
+            wait_until(lambda: intents.begun_replacements(lake), "the intent does not come")
 
     report = drain(a_record_at_a_time(settings), PIPELINE, watch=watch)
     threads[0].join(PATIENCE_SECONDS)
-    assert replacements.find("sales", lake) is None
+    assert intents.find_replacement("sales", lake) is None
     assert sum(each.inserted for each in report.tables if each.name == "sales") == 6
     newest = log.newest_version(lake.table("sales"))
     assert newest is not None
@@ -144,7 +144,7 @@ def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings,
     take_in(settings)
     assert rows(lake, "shops") == [NEW[0], ("b", "Bert", "Ulm", 3)]
     assert rows(lake, "all_shops") == OLD
-    assert replacements.find("shops", lake) is None
+    assert intents.find_replacement("shops", lake) is None
     assert_correct(lake, PIPELINE)
     assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
 
@@ -177,7 +177,7 @@ def test_a_fault_before_it_leaves_the_source(
 
     heads = [reader.head(lake.table(name)) for name in ("shops", "shops__log")]
     with monkeypatch.context() as patched:
-        patched.setattr(replacements, "plan_epoch", failing)
+        patched.setattr(intents, "plan_epoch", failing)
         with pytest.raises(RefreshFailed, match="'shops' keeps its definition: the disk is full"):
             alter(lake.root)
     assert columns(lake, "shops") == ["id", "name"]
@@ -191,7 +191,7 @@ def test_a_view_that_is_about_to_be_replaced_comes_first(settings: Settings, lak
     view = Catalog(lake).get("all_shops")
     assert isinstance(view, View)
     with locked(lake.catalog):
-        replacements.put(Replacement(view), lake)
+        intents.put_replacement(Replacement(view), lake)
     with pytest.raises(WriterBusy, match="'all_shops' reads 'shops', and is being replaced"):
         alter(lake.root)
     assert columns(lake, "shops") == ["id", "name"]
@@ -206,7 +206,7 @@ def test_what_is_registered_while_columns_are_about_to_come_was_read_without_the
     assert isinstance(shops, Source)
     with locked(lake.catalog):
         wide = replace(shops, columns=(*shops.columns, Column("town", t.VARCHAR)), added=1)
-        replacements.put(Replacement(wide), lake)
+        intents.put_replacement(Replacement(wide), lake)
     list(session.run("CREATE MATERIALIZED VIEW more AS SELECT * FROM shops"))
     with pytest.raises(RefreshFailed, match="'shops' was altered meanwhile"):
         list(session.run("CREATE OR REPLACE MATERIALIZED VIEW all_shops AS SELECT id FROM shops"))

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lock import locked
 from strandline.jobs.ivm.refresh.context import RunContext
@@ -55,7 +55,7 @@ def test_a_fault_after_the_commit_of_the_swap_does_not_undo_it(
     events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
     drain(settings, PIPELINE)
     assert rows(lake, "by_shop") == [("a", 1, 5, 5), ("b", 2, 11, 9)]
-    assert replacements.find("by_shop", lake) is None
+    assert intents.find_replacement("by_shop", lake) is None
     assert_correct(lake, PIPELINE)
 
 
@@ -80,13 +80,13 @@ def test_an_intent_that_is_taken_back_at_the_last_moment_is_not_put_again(
 ) -> None:
     def taken_back(context: RunContext, standby: Standby, **options: bool) -> Head:
         with locked(lake.catalog):
-            replacements.end("by_shop", lake)
+            intents.end_replacement("by_shop", lake)
         return catch_up(context, standby, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(end_replacements, "catch_up", taken_back)
         list(session.run(NEXT))
-    assert replacements.find("by_shop", lake) is None
+    assert intents.find_replacement("by_shop", lake) is None
     assert rows(lake, "by_shop") == BEFORE
 
 
@@ -102,7 +102,7 @@ def test_a_view_that_is_dropped_while_its_next_definition_is_made_ready_stays_dr
     monkeypatch.setattr(operate_replace, "_make_ready", dropped)
     with pytest.raises(RefreshFailed, match="was dropped"):
         list(session.run(NEXT))
-    assert replacements.begun(lake) == []
+    assert intents.begun_replacements(lake) == []
     assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["sales"]
     list(Interpreter(settings, PIPELINE).run(BY_SHOP))
     drain(settings, PIPELINE)
@@ -158,7 +158,7 @@ def test_an_intent_out_of_sight_is_not_taken_for_none(
     present = Catalog(lake).get("by_shop")
     assert isinstance(present, View)
     with locked(lake.catalog):
-        replacements.put(replacements.Replacement(present, epoch=1), lake)
+        intents.put_replacement(intents.Replacement(present, epoch=1), lake)
 
     def unseen(*_: object) -> bytes:
         raise StorageUnavailable("no answer")
@@ -166,7 +166,7 @@ def test_an_intent_out_of_sight_is_not_taken_for_none(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_bytes", unseen)
         with pytest.raises(StorageUnavailable):
-            replacements.begun(lake)
+            intents.begun_replacements(lake)
     monkeypatch.setattr(reader, "head", unseen)
     with pytest.raises(StorageUnavailable):
         Catalog(lake)

@@ -26,7 +26,7 @@ from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.errors import ObjectMissing
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.storage.objects import ObjectStorage
+from strandline.state_store.storage_objects import ObjectStorage
 from strandline.state_store.storage_verbs import REQUESTS
 from tests.support.scraped import Scrape, parsed, scrape, value
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
@@ -43,7 +43,7 @@ template, lake = begins_with(made)
 def assert_tidy(lake: LakeLayout) -> None:
     """Views equal their SQL, and the lake has their tables, the shared ones that are read, and no others."""
     assert_correct(lake, PIPELINE)
-    assert replacements.begun(lake) == []
+    assert intents.begun_replacements(lake) == []
     there = {path.name for path in on_disk(lake.tables).iterdir()} - set(Catalog(lake).names())
     views = [each for each in Catalog(lake).pipeline(PIPELINE) if isinstance(each, View)]
     inner = {name for name in there if any(name.startswith(f"{each.name}__stage_") for each in views)}

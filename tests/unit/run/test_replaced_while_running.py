@@ -9,10 +9,10 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.lock import locked
-from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain
@@ -106,11 +106,11 @@ def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Setting
     assert isinstance(definition, View)
     with running(settings, lake, PIPELINE):
         with locked(lake.catalog):
-            replacements.put(Replacement(next_to(present, definition, catalog)), lake)
-        wait_until(lambda: replacements.begun(lake) == [], "it does not come")
+            intents.put_replacement(Replacement(next_to(present, definition, catalog)), lake)
+        wait_until(lambda: intents.begun_replacements(lake) == [], "it does not come")
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
         wait_until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)], "it does not come")
-    refused = replacements.find("by_shop", lake)
+    refused = intents.find_replacement("by_shop", lake)
     assert refused is not None
     assert "fails on some rows" in str(refused.refused)
     assert Catalog(lake).get("by_shop") == present
@@ -135,7 +135,7 @@ def test_a_kill_leaves_the_former_or_the_next_definition_whole(
     assert rows(lake, "by_shop") == [("a", 1, 5, 5), ("b", 2, 11, 9)]
     drain(settings, PIPELINE)
     assert_correct(lake, PIPELINE)
-    assert replacements.find("by_shop", lake) is None
+    assert intents.find_replacement("by_shop", lake) is None
     assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_shop", "large", "most", "sales"]
 
 

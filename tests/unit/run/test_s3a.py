@@ -11,7 +11,7 @@ from strandline.jobs.run import spark
 from strandline.jobs.run.spark import session_conf
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.storage.open import StorageOptions, lake_path
+from strandline.state_store.storage import StorageOptions, lake_path
 
 _OPTIONS = StorageOptions(
     endpoint="http://127.0.0.1:9", region="eu-west-1", access_key_id="id", secret_access_key="secret", allow_http=True

@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from strandline.jobs.catalog import replacements
-from strandline.jobs.catalog.replacements import Replacement
+from strandline.jobs.catalog import intents
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, View
@@ -59,8 +59,8 @@ def test_a_replacement_in_another_pipeline_wakes_nobody(
         sql="CREATE TABLE other AS SELECT id FROM events;",
         fingerprint="f1",
     )
-    replacements.put(Replacement(view), lake)
-    assert len(replacements.begun(lake)) == 1
+    intents.put_replacement(Replacement(view), lake)
+    assert len(intents.begun_replacements(lake)) == 1
     looks = iter([False, False, True])
     stop = Event()
     monkeypatch.setattr(stop, "wait", lambda _seconds: next(looks))

@@ -11,7 +11,7 @@ from strandline.jobs.functions.python import Library
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.query.clauses.read import read_query
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.results import Rows
 from strandline.jobs.session.interpreter import Interpreter

@@ -25,9 +25,9 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 from tests.support.altered_lake import (
     AFTER,
     ALTER,

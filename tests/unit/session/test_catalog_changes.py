@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.jobs.catalog.drops import table_paths
+from strandline.jobs.catalog.intents import table_paths
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.lock import locked
-from strandline.jobs.catalog.replacements import Replacement
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings
@@ -29,9 +29,9 @@ from strandline.lake import Lake as OpenLake
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 from tests.support.altered_lake import PIPELINE, SALES, SHOPS, VIEWS, made, rows, run, take_in
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
@@ -339,7 +339,7 @@ def test_a_name_that_changes_while_a_replacement_is_left_half_done(
     assert exit_code(_replaced, lake.root, failpoint=place) in (KILLED, 0)
     run(settings, "ALTER TABLE by_shop RENAME TO sold")
     drain(settings, PIPELINE)  # ends what was begun
-    assert replacements.begun(lake) == []
+    assert intents.begun_replacements(lake) == []
     assert asked(settings, "SELECT shop, n FROM sold") == [("a", 2), ("b", 1)]
     assert [column.name for column in _view(lake, "by_shop").columns] == ["shop", "n"]
     assert_correct(lake, PIPELINE)
@@ -353,7 +353,7 @@ def _view(lake: LakeLayout, name: str) -> View:
 
 def test_an_intent_from_before_keeps_the_name(settings: Settings, lake: LakeLayout) -> None:
     with locked(lake.catalog):
-        replacements.put(Replacement(_view(lake, "all_shops"), refused="for a test"), lake)
+        intents.put_replacement(Replacement(_view(lake, "all_shops"), refused="for a test"), lake)
     run(settings, "ALTER VIEW all_shops RENAME TO every_shop")
     Catalog(lake).replace(_view(lake, "all_shops"))
     assert Catalog(lake).name_map.names == {"all_shops": "every_shop"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.catalog import replacements
+from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import NotSupported, RefreshFailed
 from strandline.jobs.model.settings import Settings
@@ -71,7 +71,7 @@ def assert_whole(settings: Settings, lake: LakeLayout) -> None:
     assert_correct(lake, PIPELINE)
     assert [each for each in verify(settings, ["sold", "by_item", "of_a"], deep=True) if each.ok is False] == []
     assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_item", "of_a", "sales", "sold"]
-    assert replacements.find("sold", lake) is None
+    assert intents.find_replacement("sold", lake) is None
 
 
 def test_rows_that_only_the_next_definition_gives_are_added(

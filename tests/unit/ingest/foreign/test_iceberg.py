@@ -37,7 +37,7 @@ from strandline.jobs.operate.rebuild import check_kept, rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.status import status
-from strandline.state_store.storage.open import StorageOptions
+from strandline.state_store.storage import StorageOptions
 from tests.support.foreign_folder import ids
 from tests.support.foreign_iceberg import NAME, IcebergWorld, end_threads
 

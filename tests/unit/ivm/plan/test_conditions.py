@@ -13,9 +13,8 @@ from strandline.jobs.ivm.plan.analytic import analytic_stage
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.conditions import conditions_of
 from strandline.jobs.ivm.plan.group import grouped_stage
-from strandline.jobs.ivm.plan.map import map_stage
 from strandline.jobs.ivm.plan.plan import plan_of_query
-from strandline.jobs.ivm.plan.rows import PlannedRows
+from strandline.jobs.ivm.plan.rows import PlannedRows, map_stage
 from strandline.jobs.model.definitions import State
 from strandline.jobs.model.errors import ConditionLost
 from strandline.jobs.model.stage import AggregateStage, MapStage, Stage

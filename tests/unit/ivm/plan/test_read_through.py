@@ -1,4 +1,4 @@
-"""The planner reads the subqueries through that `jobs.query.recompute.context` says, and gives the others tables.
+"""The planner reads the subqueries through that `jobs.query.recompute_context` says, and gives the others tables.
 
 The recomputation goes by that module alone: were the two of different minds, the same row would fail in one and not in
 the other.
@@ -15,7 +15,7 @@ from strandline.jobs.ivm.plan.rows import PlannedRows
 from strandline.jobs.model.relation import Relation
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Block, Query, outputs_of
-from strandline.jobs.query.recompute.context import is_read_through
+from strandline.jobs.query.recompute_context import is_read_through
 from strandline.jobs.sql.from_text import parse_query
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog

@@ -23,9 +23,9 @@ from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.trims import TrimLimits, plan_trim, trim
 from strandline.state_store.errors import ForeignWrite
 from strandline.state_store.replicas.follow import Follower
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
+from strandline.state_store.replicas.store import MemoryStore
 from tests.support.arrow_table import ArrowTable
 from tests.support.on_disk import data_files, on_disk
 from tests.support.replicated import unique_key

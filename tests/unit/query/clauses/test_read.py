@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.query.clauses.read import read_query
-from strandline.jobs.query.recompute.select import recompute_sql
+from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.sql.dialect import fold
 from strandline.jobs.sql.from_text import parse_query
 from tests.support.catalog_from_sql import run

@@ -19,8 +19,8 @@ from strandline.jobs.server.state.replicas import store_opener
 from strandline.state_store.errors import SettingsError
 from strandline.state_store.replicas.dynamodb import DynamoStore
 from strandline.state_store.replicas.lmdb import LmdbStore
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.rocksdb import RocksStore
+from strandline.state_store.replicas.store import MemoryStore
 from tests.support.replica_backends import Backend
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until

@@ -18,8 +18,7 @@ from strandline.jobs.server.state import replicas as module
 from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.server.state.replicas import Followed, Replicas
 from strandline.state_store import leases
-from strandline.state_store.replicas.memory import MemoryStore
-from strandline.state_store.replicas.store import Store
+from strandline.state_store.replicas.store import MemoryStore, Store
 from tests.support.faulty_store import FAULTS, FaultyStore
 from tests.support.on_disk import on_disk
 from tests.support.replica_backends import Backend

@@ -20,7 +20,7 @@ from strandline.state_store.errors import TableMissing, VersionGone
 from strandline.state_store.files import remove_file
 from strandline.state_store.leases import Retention
 from strandline.state_store.paths import LakePath, Location
-from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage_disk import DiskStorage
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS, WEIGHT
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows

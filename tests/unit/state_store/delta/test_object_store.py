@@ -33,7 +33,7 @@ from strandline.state_store.errors import (
 )
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage import open_storage
 from strandline.state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows
@@ -120,8 +120,8 @@ def test_an_entry_without_an_answer_is_known_by_its_nonce(table: ArrowTable, s3_
 _CHILD = """
 import json, sys
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.open import open_storage
-from strandline.state_store.storage.open import StorageOptions
+from strandline.state_store.storage import open_storage
+from strandline.state_store.storage import StorageOptions
 from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, rows
 url, options = json.loads(sys.argv[1])
@@ -216,8 +216,8 @@ import json, sys
 from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.open import open_storage
-from strandline.state_store.storage.open import StorageOptions
+from strandline.state_store.storage import open_storage
+from strandline.state_store.storage import StorageOptions
 url, options = json.loads(sys.argv[1])
 set_aside(LakeLayout(Location(open_storage(url, StorageOptions(**options)))), "t")
 """

@@ -19,7 +19,7 @@ from strandline.state_store.duckdb import engine as duckdb_engines
 from strandline.state_store.duckdb.engine import DuckDBEngine, LocalFiles, RecentRows
 from strandline.state_store.errors import CorruptState, DiskFailed, VersionGone
 from strandline.state_store.paths import LakePath, Location
-from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage_disk import DiskStorage
 from tests.support.lakes import overwrite, s3_folder
 from tests.support.s3_server import S3Server
 

@@ -24,10 +24,9 @@ from strandline.state_store.errors import (
 )
 from strandline.state_store.replicas import follow
 from strandline.state_store.replicas.follow import RestoreProgress
-from strandline.state_store.replicas.memory import MemoryStore
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import PREDECESSORS, Layout, Phase, ReplicaState
-from strandline.state_store.replicas.store import Write
+from strandline.state_store.replicas.store import MemoryStore, Write
 from tests.support.lakes import delta_rs
 from tests.support.on_disk import on_disk
 from tests.support.replica_backends import Backend

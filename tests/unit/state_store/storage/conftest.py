@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from strandline.state_store.storage.open import StorageOptions
+from strandline.state_store.storage import StorageOptions
 from strandline.state_store.storage_verbs import Storage
 from tests.support.s3_server import BUCKET, S3Server
 from tests.unit.state_store.storage.places import Place

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.open import StorageOptions, open_storage
+from strandline.state_store.storage import StorageOptions, open_storage
 from strandline.state_store.storage_verbs import Storage
 
 _ROOT = Path(__file__).parents[4]
@@ -36,7 +36,7 @@ class Place:
 
 _CHILD = """
 import json, sys
-from strandline.state_store.storage.open import StorageOptions
+from strandline.state_store.storage import StorageOptions
 from tests.unit.state_store.storage.places import Place
 
 def place():

@@ -24,7 +24,7 @@ from strandline.state_store import lock as lease_module
 from strandline.state_store.errors import Action, CorruptState, LockLost, StorageUnavailable, WriterBusy
 from strandline.state_store.lock import LeaseRecord, WriterLease, lease, read_lease
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage_disk import DiskStorage
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.state_store.storage.places import Place
 

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.state_store.errors import KeyRefused
 from strandline.state_store.paths import Location
-from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage_disk import DiskStorage
 from tests.unit.state_store.storage.places import Place
 
 

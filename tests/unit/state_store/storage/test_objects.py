@@ -10,8 +10,8 @@ import pytest
 from obstore.exceptions import BaseError, GenericError, PermissionDeniedError
 
 from strandline.state_store.errors import Action, SettingsError, StorageDenied, StorageUnavailable, StrandlineError
-from strandline.state_store.storage.objects import request
-from strandline.state_store.storage.open import open_storage
+from strandline.state_store.storage import open_storage
+from strandline.state_store.storage_objects import request
 from tests.support.s3_server import S3Server
 from tests.unit.state_store.storage.places import Place
 

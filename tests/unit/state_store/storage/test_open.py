@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from strandline.state_store.errors import SettingsError
-from strandline.state_store.storage.disk import DiskStorage
-from strandline.state_store.storage.open import StorageOptions, open_storage
+from strandline.state_store.storage import StorageOptions, open_storage
+from strandline.state_store.storage_disk import DiskStorage
 
 _ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _SECRET = StorageOptions(

@@ -20,7 +20,7 @@ from strandline.jobs.functions.scalars.domains import FAIL
 from strandline.jobs.model.relation import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.model.stage import JOIN_WORDS, Output
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, TimeWindow
-from strandline.jobs.query.recompute.context import Recomputation, condition, flat, is_open, passed_on
+from strandline.jobs.query.recompute_context import Recomputation, condition, flat, is_open, passed_on
 from strandline.jobs.sql.trees import call
 
 _META = frozenset(name for name, _ in META_COLUMNS)

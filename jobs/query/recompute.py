@@ -4,10 +4,10 @@ It is the oracle of the incremental engine: DuckDB runs it, and a view must equa
 their names and have their visible, meta and hidden columns. The text follows SQL's order of evaluation, one subquery
 inside the next:
 
-    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    from_where
-    WINDOW …              a row for each window, late rows left out                                    from_where
-    GROUP BY … HAVING …   groups and calls by their plain names                                        here, calls
-    OVER …, QUALIFY       a column for each call, and a WHERE over them                                here
+    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODErecompute_from
+    WINDOW …              a row for each window, late rows left out                             recompute_from
+    GROUP BY … HAVING …   groups and calls by their plain names                                 here, recompute_calls
+    OVER …, QUALIFY       a column for each call, and a WHERE over them                         here
     SELECT [DISTINCT] …   the outputs
 
     SELECT k, COUNT(*) AS n FROM s GROUP BY k
@@ -44,8 +44,8 @@ from strandline.jobs.model.stage import AggregateFramed, AggregateOver, Analytic
 from strandline.jobs.model.types import BIGINT, DOUBLE, INT
 from strandline.jobs.query.inputs import mark_name, marks_in
 from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, identity
-from strandline.jobs.query.recompute.calls import Written, call_text
-from strandline.jobs.query.recompute.context import (
+from strandline.jobs.query.recompute_calls import Written, call_text
+from strandline.jobs.query.recompute_context import (
     ROW_FAILS,
     Fate,
     FrozenJoin,
@@ -60,7 +60,7 @@ from strandline.jobs.query.recompute.context import (
     needed_of,
     unsure,
 )
-from strandline.jobs.query.recompute.from_where import (
+from strandline.jobs.query.recompute_from import (
     CLOCK,
     MILLIS,
     clock,
@@ -102,7 +102,7 @@ def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), i
     """The text of a query; `more` are meta columns wanted beside the outputs.
 
     Args:
-        is_open: with the flags of `jobs.query.recompute.context`.
+        is_open: with the flags of `jobs.query.recompute_context`.
     """
     if isinstance(query, SetOperation):
         return _set_operation(query, recompute, more, is_open=is_open)

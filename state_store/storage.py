@@ -20,13 +20,13 @@ from urllib.parse import unquote, urlsplit
 
 from strandline.state_store.errors import KeyRefused, SettingsError
 from strandline.state_store.paths import Location, checked_folder
-from strandline.state_store.storage.disk import DiskStorage
+from strandline.state_store.storage_disk import DiskStorage
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
     from strandline.state_store.paths import LakePath
-    from strandline.state_store.storage.objects import ObjectStorage
+    from strandline.state_store.storage_objects import ObjectStorage
     from strandline.state_store.storage_verbs import Storage
 
 
@@ -164,7 +164,7 @@ def _opened(kind: str, bucket: str, prefix: str, options: StorageOptions) -> Obj
     from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    from strandline.state_store.storage.objects import ObjectStorage
+    from strandline.state_store.storage_objects import ObjectStorage
 
     # A storage travels to other processes, which have other variables, or none.
     options = options.with_environment() if kind == "s3" else options

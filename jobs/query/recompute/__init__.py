@@ -1,1 +1,0 @@
-"""A whole query as one plain SELECT: the recomputation that a maintained view must equal."""
