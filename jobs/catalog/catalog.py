@@ -29,7 +29,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import NameInUse, NameTaken, SqlError, UnknownName
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.sql.types_text import parse_type
+from strandline.jobs.sql.from_text import parse_type
 from strandline.state_store.errors import CorruptState, StoreError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, replace, sync_folder

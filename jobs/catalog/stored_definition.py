@@ -25,7 +25,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Column, Definition, Function, InsertQuery, PlainView, Source, View
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.model.types import SqlType
-from strandline.jobs.sql.types_text import parse_type
+from strandline.jobs.sql.from_text import parse_type
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState, FormatNewer, StoreError
 from strandline.state_store.layout import LakeLayout

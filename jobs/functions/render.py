@@ -21,7 +21,7 @@ from strandline.jobs.functions.scalars.contract import quoted
 from strandline.jobs.functions.scalars.decimals import OPERANDS, in_duckdb, in_spark
 from strandline.jobs.functions.scalars.maps import LAST_WINS
 from strandline.jobs.model.types import MAX_PRECISION, SqlType, decimal
-from strandline.jobs.sql.types_text import type_of
+from strandline.jobs.sql.from_text import type_of
 
 _SPARK, _DUCKDB = Spark(), DuckDB()
 _Write = Callable[[Any, Any], str]

@@ -28,8 +28,8 @@ from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.pulled import Unnamed
 from strandline.jobs.sql.dialect import position_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import call, identifier
-from strandline.jobs.sql.types_text import data_type
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

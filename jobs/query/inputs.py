@@ -23,8 +23,8 @@ from strandline.jobs.model.types import INT, SqlType
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.logical import Block, From, Query, identity, outputs_of
 from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import Place, columns_in, conjuncts
-from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.wording import Name, sentence
 
 ROWKEY = "rowkey"

@@ -22,8 +22,8 @@ from strandline.jobs.query.inputs import Inputs, Outer
 from strandline.jobs.query.logical import From, NestedFound, OrderItem, Query, outputs_of
 from strandline.jobs.query.subquery_values import is_quantified, membership, quantified
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import by_every, conjuncts, row_values
-from strandline.jobs.sql.types_text import data_type
 
 # Subqueries in the expressions of a pull query: they stay where they stand, as functions of the row around them.
 #

@@ -4,10 +4,10 @@ It is the oracle of the incremental engine: DuckDB runs it, and a view must equa
 their names and have their visible, meta and hidden columns. The text follows SQL's order of evaluation, one subquery
 inside the next:
 
-    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODErecompute_from
-    WINDOW …              a row for each window, late rows left out                             recompute_from
-    GROUP BY … HAVING …   groups and calls by their plain names                                 here, recompute_calls
-    OVER …, QUALIFY       a column for each call, and a WHERE over them                         here
+    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE  recompute_from
+    WINDOW …              a row for each window, late rows left out                               recompute_from
+    GROUP BY … HAVING …   groups and calls by their plain names                                   here, recompute_calls
+    OVER …, QUALIFY       a column for each call, and a WHERE over them                           here
     SELECT [DISTINCT] …   the outputs
 
     SELECT k, COUNT(*) AS n FROM s GROUP BY k

@@ -26,10 +26,10 @@ from strandline.jobs.query.logical import Block
 from strandline.jobs.serve.catalogued import check_stored, readable_named
 from strandline.jobs.serve.pull import only_relation, row_by_row
 from strandline.jobs.serve.shape import FEW_DIGITS
+from strandline.jobs.sql.from_text import type_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
 from strandline.jobs.sql.trees import conjuncts
-from strandline.jobs.sql.types_text import type_of
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.replicas.row_bytes import KeyRange
 

@@ -15,8 +15,8 @@ from sqlglot import exp
 from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.results import cell
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.syntax import Select
-from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.replicas.row_bytes import KeyRange
 from strandline.state_store.wording import Name, sentence
 

@@ -18,7 +18,7 @@ from strandline.jobs.model.types import MAX_PRECISION
 from strandline.jobs.serve.results import cell
 from strandline.jobs.session.conversions import assign, assign_text, convert
 from strandline.jobs.sql.dialect import position_of, quote, sql_of
-from strandline.jobs.sql.types_text import type_of
+from strandline.jobs.sql.from_text import type_of
 from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:

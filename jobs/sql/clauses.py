@@ -12,9 +12,8 @@ from sqlglot.tokenizer_core import TokenType
 from strandline.jobs.model.definitions import ALL_HEADERS
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.sql.dialect import Strandline, fold, position_of
-from strandline.jobs.sql.from_text import check_read
+from strandline.jobs.sql.from_text import check_read, type_of
 from strandline.jobs.sql.syntax import DeclaredColumn, Emit, Option
-from strandline.jobs.sql.types_text import type_of
 
 # LIKE's escape: the backslash, as in PostgreSQL, MySQL and Spark, unless `ESCAPE` names another.
 #

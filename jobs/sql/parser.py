@@ -15,7 +15,7 @@ from strandline.jobs.model.errors import SqlError, SqlSyntaxError
 from strandline.jobs.sql import size
 from strandline.jobs.sql.clauses import Clauses
 from strandline.jobs.sql.dialect import fold, position_of
-from strandline.jobs.sql.from_text import check_read
+from strandline.jobs.sql.from_text import check_read, data_type, is_type_name, type_of
 from strandline.jobs.sql.syntax import (
     AlterSource,
     CreateFunction,
@@ -43,7 +43,6 @@ from strandline.jobs.sql.syntax import (
     Update,
 )
 from strandline.jobs.sql.trees import constant_number, with_names
-from strandline.jobs.sql.types_text import data_type, is_type_name, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from strandline.jobs.model.errors import SqlSyntaxError
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.dialect import Strandline
-from strandline.jobs.sql.from_text import syntax_error, tokenize
+from strandline.jobs.sql.from_text import data_type, syntax_error, tokenize
 from strandline.jobs.sql.parser import Grammar, meant_before
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.syntax import (
@@ -43,7 +43,6 @@ from strandline.jobs.sql.syntax import (
     UnsetProperty,
     Update,
 )
-from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.errors import SettingsError
 
 __all__ = (

@@ -53,8 +53,8 @@ from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.inputs import conjoined
 from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, outputs_of
 from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import all_of, call
-from strandline.jobs.sql.types_text import data_type
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:

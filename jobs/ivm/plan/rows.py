@@ -28,8 +28,8 @@ from strandline.jobs.model.relation import EVENT_ORDER, ITEM, META_COLUMNS, PART
 from strandline.jobs.model.stage import Core, Input, MapStage, Output
 from strandline.jobs.model.tables import alike
 from strandline.jobs.model.types import BaseType, SqlType
+from strandline.jobs.sql.from_text import type_of
 from strandline.jobs.sql.trees import Place, all_of, call, columns_in, conjuncts, identifier, place_of, replaced
-from strandline.jobs.sql.types_text import type_of
 from strandline.state_store.wording import Name, sentence
 
 # Operations of the planner on expressions: references to columns, numbers.

@@ -28,8 +28,8 @@ from strandline.jobs.operate.recovery.ground import (
     rolled_back,
 )
 from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
-from strandline.jobs.operate.verify.events import check_offsets
 from strandline.jobs.operate.verify.findings import counted, sized
+from strandline.jobs.operate.verify.inputs import check_offsets
 from strandline.jobs.operate.verify.recompute import check_recompute, has_sql
 from strandline.jobs.operate.verify.tables import check_digest, reach
 from strandline.state_store import changelog

@@ -21,9 +21,9 @@ from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.guarded_stage import REASON, ROW, guarded
 from strandline.jobs.ivm.rules.delta_join import all_rows
 from strandline.jobs.model.definitions import Source, View, ViewOptions
-from strandline.jobs.model.tables import EVENT_ORDER, PARTITIONS_EACH, ROW_HASH, TOMBSTONE, Relation
 from strandline.jobs.model.stage import LatestStage, MapStage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.tables import EVENT_ORDER, PARTITIONS_EACH, ROW_HASH, TOMBSTONE, Relation
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.operate.verify.difference import difference
 from strandline.jobs.operate.verify.findings import counted, failed, passed, skipped

@@ -39,9 +39,15 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.report import UNWATCHED
 from strandline.jobs.model.stage import AggregateStage
-from strandline.jobs.operate.verify.events import check_offsets, check_topic
 from strandline.jobs.operate.verify.findings import Check, Outcome, counted, failed, note_proofs, skipped
-from strandline.jobs.operate.verify.inputs import check_definition, check_known, check_plan, check_vector
+from strandline.jobs.operate.verify.inputs import (
+    check_definition,
+    check_known,
+    check_offsets,
+    check_plan,
+    check_topic,
+    check_vector,
+)
 from strandline.jobs.operate.verify.recompute import check_dead_letters, check_recompute, has_sql
 from strandline.jobs.operate.verify.subjects import opened, subjects
 from strandline.jobs.operate.verify.tables import (

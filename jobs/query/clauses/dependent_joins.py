@@ -37,8 +37,8 @@ from strandline.jobs.query.inputs import (
 )
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, mapped, outputs_of, padded_in
 from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import Place, call, conjuncts
-from strandline.jobs.sql.types_text import data_type
 
 _VALUES = "__values"
 _GROUPS = "__groups"

@@ -17,9 +17,9 @@ from strandline.jobs.query.expressions.nested import items_of
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.inputs import FromItem, Inputs
 from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import call, identifier, is_not_null
-from strandline.jobs.sql.types_text import data_type
 
 # UNNEST in FROM: the items of arrays as rows, each beside the row that the arrays are of.
 #

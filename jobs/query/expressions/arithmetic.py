@@ -18,9 +18,9 @@ from strandline.jobs.model.types import BaseType, SqlType, as_decimal, common_ty
 from strandline.jobs.query.expressions.casts import beside, converted, widened
 from strandline.jobs.query.expressions.scope import Infer, Typed, binary
 from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import call
-from strandline.jobs.sql.types_text import data_type
 
 _SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 # Spark gives a quotient at least this many digits after the point.

@@ -13,8 +13,8 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType, common_type
 from strandline.jobs.query.expressions.scope import Typed
+from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import call, identifier
-from strandline.jobs.sql.types_text import data_type
 
 _ASKED = "asked"
 _MADE = "made"

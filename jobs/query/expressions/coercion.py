@@ -25,7 +25,7 @@ from strandline.jobs.query.expressions.arithmetic import literal, negated
 from strandline.jobs.query.expressions.casts import converted, widened
 from strandline.jobs.query.expressions.scope import Typed
 from strandline.jobs.sql.dialect import sql_of
-from strandline.jobs.sql.types_text import data_type
+from strandline.jobs.sql.from_text import data_type
 
 _READERS: dict[BaseType, Callable[[str], object]] = {
     BaseType.DATE: lambda text: dt.date.fromisoformat(_whole_date(text)),

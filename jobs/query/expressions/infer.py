@@ -41,9 +41,9 @@ from strandline.jobs.query.expressions.nested import CONSTRUCTORS, NESTED, highe
 from strandline.jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
 from strandline.jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
+from strandline.jobs.sql.from_text import data_type, type_of
 from strandline.jobs.sql.time_clauses import IntervalNode
 from strandline.jobs.sql.trees import call
-from strandline.jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
 """Reads a node as an aggregate call and elaborates its arguments; gives None for any other node."""

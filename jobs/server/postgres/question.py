@@ -22,9 +22,9 @@ from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots
 from strandline.jobs.server.postgres.system_catalog import SystemCatalog
 from strandline.jobs.server.postgres.wire_types import UNSPECIFIED, Refusal, SqlState, oids_of, sent_type, told_oids
 from strandline.jobs.server.state.worker import Answered, QueryRequest, answered, columns
+from strandline.jobs.sql.from_text import type_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
-from strandline.jobs.sql.types_text import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -8,7 +8,7 @@ from sqlglot import exp
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlSyntaxError, TypeMismatch, UnknownName
 from strandline.jobs.sql.dialect import needs_quotes, position_of, quote, sql_of
-from strandline.jobs.sql.types_text import data_type, parse_type, type_of
+from strandline.jobs.sql.from_text import data_type, parse_type, type_of
 from tests.support.parsed import parse_expression, parse_select
 
 EXPRESSIONS = [

@@ -7,8 +7,8 @@ from typing import NoReturn
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SourceUnavailable
-from strandline.jobs.operate.verify.events import check_offsets, check_topic
 from strandline.jobs.operate.verify.findings import Outcome
+from strandline.jobs.operate.verify.inputs import check_offsets, check_topic
 from strandline.jobs.operate.verify.subjects import Opened, opened, subjects
 from tests.unit.operate.verify.damage import said
 from tests.unit.operate.verify.lakes import MadeLake
