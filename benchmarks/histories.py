@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
 
 PIPELINE = "bench"
 PRODUCTS = 1_000

@@ -23,7 +23,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS
+from strandline.jobs.model.tables import DEAD_LETTER_COLUMNS, META_COLUMNS
 from strandline.jobs.publish.topic import published
 from strandline.orchestration.assets import (
     COLUMN_SCHEMA,

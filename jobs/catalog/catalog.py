@@ -21,7 +21,7 @@ from strandline.jobs.catalog import files, intents, manifest, name_map
 from strandline.jobs.catalog.definitions import Definitions, narrowed, noted, registered
 from strandline.jobs.catalog.files import CatalogEntry, Content
 from strandline.jobs.catalog.intents import DropIntent
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.catalog.plain_views import readers_of_plain
 from strandline.jobs.catalog.stored_definition import Broken, to_json
 from strandline.jobs.functions.python import calls

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from strandline.jobs.catalog import manifest
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.catalog.stored_definition import from_json, to_json
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model import tables

@@ -23,7 +23,6 @@ from sqlglot import exp
 
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.relation import ITSELF, WINDOW_BOUNDS
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -34,6 +33,7 @@ from strandline.jobs.model.stage import (
     Stage,
     body_of,
 )
+from strandline.jobs.model.tables import ITSELF, WINDOW_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The manifest of a catalog: which definitions there are, beside their files.
+"""The manifest of a catalog, which says what definitions there are beside their files; and the lock for changing it.
 
     <lake>/definitions.json     {"files": {"by_shop": {"states": ["1f2e3d4c"], "about": {…}}, "functions/F": {…}}}
 
@@ -11,22 +11,92 @@ A lake of an older version has none until its first change. One that does not re
 
 It has a line for each definition, and each definition changes it: so what was read or written last is remembered, and
 of an entry its text.
+
+The lock is held by one at a time of all who change the catalog. Reading takes none, since files appear whole. On a disk
+it is a lock of the kernel, on an object store a lease. Either way a later one waits for the one before. A lease ends
+with its time, so whoever holds it asks before each write whether it is still held.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import time
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, Final
 
-from strandline.state_store.files import replace
+from strandline.state_store.errors import WriterBusy
+from strandline.state_store.files import Remembered, make_folder, replace
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
-from strandline.state_store.paths import LakePath, files_in
+from strandline.state_store.lock import LEASE_SECONDS, WriterLease, lease
+from strandline.state_store.paths import LakePath, Location, files_in
 from strandline.state_store.stored_state import check_format, members_in, of_members, sealed_text
+
+_PATIENCE_SECONDS: Final = 4 * LEASE_SECONDS
+"""A change takes a second or two on an object store, and a killed one leaves its lease for `LEASE_SECONDS`."""
+_PAUSE_SECONDS: Final = 0.1
+"""Between two tries, while others are faster."""
+
+
+@contextmanager
+def locked(directory: LakePath) -> Iterator[Callable[[], None]]:
+    """Hold the lock of the catalog in `directory`, which is made when it is not there.
+
+    Returns:
+        what raises LockLost when the lock is no longer held, which only happens on an object store.
+
+    Raises:
+        WriterBusy: on an object store, others have held it for minutes.
+    """
+    if isinstance(directory, Location):
+        with _leased(directory / "catalog.lease") as held:
+            yield held.check
+        return
+    _ensure(directory)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield _held
+
+
+_FLUSHED: Final = Remembered[tuple[int, int]]()
+"""The folders that this process has flushed the names of, each with its device and inode."""
+
+
+def _ensure(directory: Path) -> None:
+    """Make the folder unless it is there, and flush its name once: a script changes the catalog with each statement."""
+    with suppress(FileNotFoundError):
+        about = os.stat(directory)
+        if _FLUSHED.find(directory) == (about.st_dev, about.st_ino):
+            return
+    make_folder(directory)
+    about = os.stat(directory)
+    _FLUSHED.note(directory, (about.st_dev, about.st_ino))
+
+
+@contextmanager
+def _leased(location: Location) -> Iterator[WriterLease]:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with ExitStack() as stack:
+        while True:
+            try:
+                held = stack.enter_context(lease(location, "a change of the catalog"))
+                break
+            except WriterBusy:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+        yield held
+
+
+def _held() -> None:
+    """A lock of the kernel is held until it is given back."""
+
 
 _FORMAT: Final = 1
 """What a manifest has that says none; a later one has it as its member `format`."""

@@ -13,7 +13,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.model.relation import (
+from strandline.jobs.model.tables import (
     BAG,
     COPY,
     DEAD_LETTER_COLUMNS,
@@ -22,8 +22,10 @@ from strandline.jobs.model.relation import (
     PLACE,
     TOMBSTONE,
     Relation,
+    dead_letters,
+    is_shared,
+    stage_number,
 )
-from strandline.jobs.model.tables import dead_letters, is_shared, stage_number
 from strandline.state_store.delta import reader
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from strandline.jobs.engines.arrays import Arrays, DuckDbArrays, SparkArrays
-from strandline.jobs.model.relation import ITSELF, LEVEL, Relation
+from strandline.jobs.model.tables import ITSELF, LEVEL, Relation
 from strandline.jobs.model.types import INT, BaseType, SqlType, struct
 from strandline.state_store.tablespec import STATE
 

@@ -31,7 +31,7 @@ from strandline.jobs.ingest.offsets import NEVER, RANGE_TYPE, RangeTotals
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ALL_HEADERS
 from strandline.jobs.model.errors import DeltaRowsRemoved, DeltaSchemaChanged, ForeignRowsRemoved, ForeignSchemaChanged
-from strandline.jobs.model.relation import HEADERS, ROW_HASH, TOMBSTONE
+from strandline.jobs.model.tables import HEADERS, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.types import BaseType
 from strandline.state_store.wording import Name, sentence
 

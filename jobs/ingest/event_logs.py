@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS, ROW_HASH, TOMBSTONE
+from strandline.jobs.model.tables import DEAD_LETTER_COLUMNS, META_COLUMNS, ROW_HASH, TOMBSTONE
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import heads
 from strandline.state_store.delta.stored_table import StoredTable

@@ -22,7 +22,7 @@ from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_let
 from strandline.jobs.ingest.offsets import NEVER, Offsets, Range, cut, cut_bytes
 from strandline.jobs.ingest.source import TopicsReader
 from strandline.jobs.ingest.topics import open_log
-from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
+from strandline.jobs.model.tables import ROW_HASH, TOMBSTONE
 from strandline.state_store.duckdb.table import DuckDBTable
 from strandline.state_store.tablespec import arrow_schema, schema_json
 

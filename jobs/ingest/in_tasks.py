@@ -26,7 +26,7 @@ from strandline.jobs.ingest.event_logs import Ingested, Intake, Target, dead_let
 from strandline.jobs.ingest.in_driver import DriverIntake, event_columns, range_of
 from strandline.jobs.ingest.offsets import ranges_of
 from strandline.jobs.ingest.source import IntakeRange, TopicRange, TopicsReader
-from strandline.jobs.model.relation import ROW_HASH, TOMBSTONE
+from strandline.jobs.model.tables import ROW_HASH, TOMBSTONE
 from strandline.state_store.delta.data_files import StagedParts
 from strandline.state_store.duckdb.table import BATCH_ROWS, WrittenRows, write_rows
 from strandline.state_store.errors import VectorMismatch

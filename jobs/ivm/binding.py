@@ -31,9 +31,9 @@ from strandline.jobs.ivm.spark_names import proved
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View, ViewOptions
 from strandline.jobs.model.errors import NotBound, NotSupported
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Input, Stage, inputs_of
 from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import BIGINT, VARCHAR, SqlType
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import relations_of

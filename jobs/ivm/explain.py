@@ -23,7 +23,6 @@ from strandline.jobs.ivm.rules.recompute import grows
 from strandline.jobs.ivm.rules.spread import spread_rule
 from strandline.jobs.ivm.rules.stored import state_type
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View
-from strandline.jobs.model.relation import ITSELF
 from strandline.jobs.model.stage import (
     JOIN_WORDS,
     AggregateCall,
@@ -43,6 +42,7 @@ from strandline.jobs.model.stage import (
     inputs_of,
 )
 from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of
+from strandline.jobs.model.tables import ITSELF
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.sql.dialect import quote, sql_of
 from strandline.jobs.sql.syntax import Explain

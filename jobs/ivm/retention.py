@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.begun_logs import begins, moment
 from strandline.jobs.ivm.refresh.context import Heads, Owner

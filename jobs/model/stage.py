@@ -28,7 +28,7 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from sqlglot import exp
 
-from strandline.jobs.model.relation import ITSELF, Relation
+from strandline.jobs.model.tables import ITSELF, Relation
 from strandline.jobs.model.types import SqlType
 
 # Calls of functions that look at many rows. Their expressions read the columns of a stage's body.

@@ -10,7 +10,6 @@ from typing import Literal
 
 from sqlglot import exp
 
-from strandline.jobs.model.relation import BAG, ITEM, PLACE, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import (
     COPY_NUMBER,
     AggregateStage,
@@ -23,6 +22,7 @@ from strandline.jobs.model.stage import (
     Stage,
     storage_of_body,
 )
+from strandline.jobs.model.tables import BAG, ITEM, PLACE, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.types import BIGINT, SqlType, struct
 from strandline.state_store.tablespec import STATE, TableSpec
 

@@ -22,11 +22,11 @@ from strandline.jobs.ivm.refresh.refresh import RecomputedPart, backfill_decided
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.definitions import InsertQuery, View
 from strandline.jobs.model.errors import RangeInseparable, RefreshFailed
-from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.report import Steps
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.model.stage import AggregateStage, AnalyticStage, MapStage, Stage
 from strandline.jobs.model.stage_columns import key_names, storage_of, visible_columns
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import BIGINT, DATE, TIMESTAMP
 from strandline.jobs.operate.verify.findings import counted
 from strandline.jobs.operate.verify.recompute import PartRows, check_recompute

@@ -20,7 +20,7 @@ from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.definitions import about_to_change
 from strandline.jobs.catalog.intents import Replacement
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest.foreign.delta_versions import check_new_columns
 from strandline.jobs.ingest.foreign.table import Origin, origin_of

@@ -11,7 +11,7 @@ from sqlglot import exp
 from strandline.jobs.catalog.relations import visible_relation
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of, relations_of

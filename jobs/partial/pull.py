@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.catalog.catalog import Catalog
     from strandline.jobs.functions.python import Library
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.partial.plan import PartialPlan, Route
     from strandline.jobs.query.logical import PullQuery
     from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Pinned

@@ -17,8 +17,8 @@ from sqlglot import exp
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, SqlError, UnknownName
-from strandline.jobs.model.relation import ITEM, META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import ITEM, META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.types import INT, SqlType
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.logical import Block, From, Query, identity, outputs_of

@@ -22,8 +22,8 @@ from sqlglot import exp
 
 from strandline.jobs.functions.failing import can_fail
 from strandline.jobs.model.definitions import Semantics
-from strandline.jobs.model.relation import ITEM, ITSELF, Relation
 from strandline.jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
+from strandline.jobs.model.tables import ITEM, ITSELF, Relation
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.sql.dialect import sql_of
@@ -159,7 +159,7 @@ class Recursion:
     Attributes:
         distinct: UNION: a row is there once, and nothing follows from it again. Otherwise UNION ALL.
         seed: the rows to begin with, with these outputs.
-        steps: what follows from the rows of one round: each reads `jobs.model.relation.ITSELF` once, as a plain join.
+        steps: what follows from the rows of one round: each reads `jobs.model.tables.ITSELF` once, as a plain join.
         outputs: those of the seed and of each step.
         levels: the most rounds; None: a set of values that are there already, which ends by itself.
     """

@@ -30,7 +30,8 @@ from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
 from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import (
+from strandline.jobs.model.stage import AggregateFramed, AggregateOver, AnalyticCall, Output
+from strandline.jobs.model.tables import (
     EVENT_ORDER,
     ITSELF,
     LEVEL,
@@ -40,7 +41,6 @@ from strandline.jobs.model.relation import (
     WINDOW_START,
     Relation,
 )
-from strandline.jobs.model.stage import AggregateFramed, AggregateOver, AnalyticCall, Output
 from strandline.jobs.model.types import BIGINT, DOUBLE, INT
 from strandline.jobs.query.inputs import mark_name, marks_in
 from strandline.jobs.query.logical import Block, Query, Recursion, SetOperation, identity

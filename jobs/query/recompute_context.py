@@ -22,8 +22,8 @@ from strandline.jobs.functions.failing import FAILS, can_fail, failing, lenient,
 from strandline.jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model.definitions import Semantics
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, mapped, outputs_of
 from strandline.jobs.sql.dialect import NestedQuery, OuterValue

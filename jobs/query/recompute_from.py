@@ -17,8 +17,8 @@ from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.functions.failing import in_words, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, RowCheck
 from strandline.jobs.functions.scalars.domains import FAIL
-from strandline.jobs.model.relation import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.model.stage import JOIN_WORDS, Output
+from strandline.jobs.model.tables import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, TimeWindow
 from strandline.jobs.query.recompute_context import Recomputation, condition, flat, is_open, passed_on
 from strandline.jobs.sql.trees import call

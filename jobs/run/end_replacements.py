@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ivm.compiled import compiled, keep_compiled
 from strandline.jobs.ivm.refresh.context import Heads, Owner

@@ -30,8 +30,8 @@ from strandline.jobs.ivm.rules.stored import spec_of, state_type, stored_columns
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
+from strandline.jobs.model.tables import META_COLUMNS
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import at_one_cut, cut, made_apart, made_elsewhere, standing_in

@@ -61,8 +61,8 @@ from strandline.state_store.tablespec import VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import Heads, RunContext
-    from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Core, Input
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.state_store.commits import Head, TableVersion
     from strandline.state_store.duckdb.engine import DuckDBEngine

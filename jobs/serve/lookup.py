@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
+from strandline.jobs.model.tables import WINDOW_END, WINDOW_START
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.results import cell
 from strandline.jobs.sql.from_text import data_type
@@ -23,7 +23,7 @@ from strandline.state_store.wording import Name, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
     from strandline.state_store.replicas.state import ReplicaReading, Row
 
 KeyValues = tuple[Any, ...]

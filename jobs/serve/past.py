@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.serve.catalogued import CHANGES, changes_call, check_stored, readable_named
 from strandline.jobs.serve.consistent_snapshot import reflected
 from strandline.jobs.serve.errors import VersionNotKept

@@ -22,8 +22,8 @@ from sqlglot import exp
 from strandline.jobs.catalog.relations import letters_of, stage_tables
 from strandline.jobs.engines.engine import engine_of, listed
 from strandline.jobs.model import tables
-from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import EVENT_ORDER, META_COLUMNS, TOMBSTONE, Relation
 from strandline.jobs.model.types import BaseType, struct
 from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.query.clock import asks

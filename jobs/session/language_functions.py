@@ -18,7 +18,7 @@ from strandline.jobs.functions.aggregates.registry import FUNCTIONS, canonical
 from strandline.jobs.functions.registry import SCALARS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.composed_aggregates import COMPOSED
 from strandline.jobs.query.clauses.composed_aggregates import NAMES as COMPOSED_NAMES

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import InsertQuery, Source, View
-from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.stage import AggregateStage, Stage, storage_of_body
 from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from tests.conformance.compare import ComparedRelation
 from tests.conformance.program import Program
 

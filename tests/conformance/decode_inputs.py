@@ -28,7 +28,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import EncodeFailed
-from strandline.jobs.model.relation import META_COLUMNS
+from strandline.jobs.model.tables import META_COLUMNS
 from tests.conformance.program import Program
 from tests.conformance.proto import with_defaults
 from tests.conformance.wire import Wire

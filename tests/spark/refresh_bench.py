@@ -15,9 +15,9 @@ from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ErrorPolicy
-from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import LatestStage, Output, Stage
 from strandline.jobs.model.stage_columns import spec_of_input, visible_columns
+from strandline.jobs.model.tables import META_COLUMNS, Relation
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.commit import RowChanges

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope
 from tests.support.parsed import parse_expression

@@ -16,9 +16,9 @@ import pytest
 from strandline.jobs.ivm.refresh import epoch as epoch_module
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import AggregateStage, Core, Input, MapStage, Output, Stage
 from strandline.jobs.model.stage_columns import spec_of_input
+from strandline.jobs.model.tables import META_COLUMNS, Relation
 from strandline.state_store.commits import CommitRecord, TableVersion
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.stored_table import StoredTable

@@ -25,9 +25,9 @@ from strandline.jobs.ivm.refresh.late import with_late_rows
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.stored import stored_columns
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source
-from strandline.jobs.model.relation import TOMBSTONE, Relation
 from strandline.jobs.model.stage import Input, RecursiveStage, Stage, inputs_of
 from strandline.jobs.model.stage_columns import key_names, storage_of
+from strandline.jobs.model.tables import TOMBSTONE, Relation
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.tablespec import STATE
 from tests.support import oracle

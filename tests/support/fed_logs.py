@@ -14,7 +14,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE
+from strandline.jobs.model.tables import META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.types import BOOLEAN
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import reader

@@ -15,7 +15,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.expressions.scope import Scope
 from tests.support.function_cases import rows
 

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log, relation
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta import entry
 from strandline.state_store.delta.reader import digest_of_rows

@@ -17,8 +17,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.settings import RetentionSettings, Settings
+from strandline.jobs.model.tables import META_COLUMNS
 from strandline.jobs.operate.maintenance import MaintenanceResult, execute_maintenance, plan_maintenance
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained

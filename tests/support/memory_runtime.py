@@ -15,8 +15,8 @@ import pyarrow as pa
 from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.tablespec import EXISTS, FILE, OLD, POSITION, WEIGHT

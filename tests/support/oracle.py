@@ -19,7 +19,7 @@ import pyarrow as pa
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import event_log
 from strandline.jobs.model.definitions import InsertQuery, Semantics, Source, View
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import Query, Recursion, SetOperation, relations_of
 from strandline.jobs.query.recompute import recompute_sql

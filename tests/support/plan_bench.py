@@ -17,9 +17,9 @@ from strandline.jobs.catalog.relations import event_log, relation_of
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.model.definitions import Column, Source, View
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateCall, Output, Plan
 from strandline.jobs.model.stage_columns import relation_of as relation_of_stage
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import Block, From
 from strandline.state_store.layout import LakeLayout

@@ -9,8 +9,8 @@ from strandline.jobs.functions.aggregates.registry import CustomAggregate
 from strandline.jobs.functions.python import Code
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Function
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateCall, AggregateStage
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from tests.support import python_functions
 from tests.support.rule_harness import core, output, parse

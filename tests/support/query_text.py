@@ -6,8 +6,8 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Semantics
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Block, From, Query
 from strandline.jobs.session.define.view_options import view_options

@@ -20,7 +20,7 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.relation import META_COLUMNS, TOMBSTONE
+from strandline.jobs.model.tables import META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.types import BOOLEAN
 from strandline.jobs.operate.maintenance import MaintenanceResult, execute_maintenance, plan_maintenance
 from strandline.jobs.run.refresh_views import Refreshed, refresh_all

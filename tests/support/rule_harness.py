@@ -17,9 +17,9 @@ from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.ivm.refresh.runtime import maintain
 from strandline.jobs.ivm.rules.stored import consolidated, stored_columns
-from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
 from strandline.jobs.model.stage_columns import visible_columns
+from strandline.jobs.model.tables import META_COLUMNS, Relation
 from strandline.jobs.model.types import SqlType
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.tablespec import VERSION, WEIGHT

@@ -12,8 +12,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.tables import TOMBSTONE
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained, tables_of
 from strandline.jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter

@@ -27,8 +27,8 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine, filtered
 from strandline.jobs.model.errors import NotSupported, TypeMismatch
-from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS
 from strandline.jobs.model.stage import AggregateCall
+from strandline.jobs.model.tables import EVENT_ORDER, META_COLUMNS
 from strandline.jobs.model.types import BIGINT, NUMERIC, BaseType, SqlType, struct
 
 ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))

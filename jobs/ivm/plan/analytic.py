@@ -18,8 +18,8 @@ from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.inputs import is_plain
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, keyed_columns, map_stage, named, of_relation
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import ITEM
 from strandline.jobs.model.stage import AnalyticStage, Output
+from strandline.jobs.model.tables import ITEM
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.inputs import ReadableColumns
 from strandline.jobs.query.logical import Block, From, gives_events

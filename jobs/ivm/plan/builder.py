@@ -17,7 +17,6 @@ from strandline.jobs.ivm.rules.stored import form_of
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import ErrorPolicy, Semantics, State
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
     Core,
@@ -33,6 +32,7 @@ from strandline.jobs.model.stage import (
     storage_of_body,
 )
 from strandline.jobs.model.stage_columns import relation_of
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.logical import class_name, field_name, plain_text
 from strandline.jobs.sql.dialect import sql_of

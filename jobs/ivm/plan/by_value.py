@@ -28,8 +28,8 @@ from strandline.jobs.ivm.plan.builder import Stages, lookups_apart
 from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, apart, named, number, of_relation, renamed
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Body, Core, Input, Output, inputs_of
+from strandline.jobs.model.tables import EVENT_ORDER
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import MARK, Place, all_of, columns_in, conjuncts, is_not_null, replaced

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from strandline.jobs.model.errors import ConditionLost
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     JOIN_WORDS,
     AggregateStage,
@@ -31,6 +30,7 @@ from strandline.jobs.model.stage import (
     body_of,
     inputs_of,
 )
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, relations_of
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import MARK, columns_in, conjuncts

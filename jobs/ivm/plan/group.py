@@ -23,16 +23,6 @@ from strandline.jobs.ivm.plan.rows import PlannedRows, Selected, all_columns, ap
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import (
-    EVENT_ORDER,
-    META_COLUMNS,
-    PLACE,
-    TOMBSTONE,
-    WINDOW_BOUNDS,
-    WINDOW_END,
-    WINDOW_START,
-    Relation,
-)
 from strandline.jobs.model.stage import (
     AggregateCall,
     AggregateStage,
@@ -42,6 +32,16 @@ from strandline.jobs.model.stage import (
     Output,
     SessionWindow,
     Stage,
+)
+from strandline.jobs.model.tables import (
+    EVENT_ORDER,
+    META_COLUMNS,
+    PLACE,
+    TOMBSTONE,
+    WINDOW_BOUNDS,
+    WINDOW_END,
+    WINDOW_START,
+    Relation,
 )
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.query.inputs import mark_name, mark_outputs, mark_value, marks_in

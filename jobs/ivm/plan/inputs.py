@@ -26,8 +26,8 @@ from strandline.jobs.ivm.plan.rows import (
     of_relation,
     renamed,
 )
-from strandline.jobs.model.relation import PLACE, Relation
 from strandline.jobs.model.stage import Input, Output
+from strandline.jobs.model.tables import PLACE, Relation
 from strandline.jobs.query.logical import Block, From, Query, SetOperation
 from strandline.jobs.sql.trees import Place, all_of, replaced
 

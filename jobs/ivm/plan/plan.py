@@ -34,7 +34,6 @@ from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ErrorPolicy, InsertQuery, Semantics, Source, State, View, ViewOptions
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.relation import COPY, ITSELF, LEVEL
 from strandline.jobs.model.stage import (
     AggregateCall,
     AggregateStage,
@@ -48,6 +47,7 @@ from strandline.jobs.model.stage import (
     Stage,
 )
 from strandline.jobs.model.stage_columns import storage_of
+from strandline.jobs.model.tables import COPY, ITSELF, LEVEL
 from strandline.jobs.model.types import INT, BaseType
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.inputs import conjoined

@@ -24,9 +24,16 @@ from sqlglot import exp
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import EVENT_ORDER, ITEM, META_COLUMNS, PARTITIONS_EACH, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import Core, Input, MapStage, Output
-from strandline.jobs.model.tables import alike
+from strandline.jobs.model.tables import (
+    EVENT_ORDER,
+    ITEM,
+    META_COLUMNS,
+    PARTITIONS_EACH,
+    WINDOW_BOUNDS,
+    Relation,
+    alike,
+)
 from strandline.jobs.model.types import BaseType, SqlType
 from strandline.jobs.sql.from_text import type_of
 from strandline.jobs.sql.trees import Place, all_of, call, columns_in, conjuncts, identifier, place_of, replaced

@@ -24,7 +24,6 @@ from sqlglot import exp
 from strandline.jobs.functions.failing import failing, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, Needed, RowCheck, join_check, row_check, said_of, truth
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import FAILED_ROW_COLUMNS, ITEM
 from strandline.jobs.model.stage import (
     PART,
     AggregateStage,
@@ -40,6 +39,7 @@ from strandline.jobs.model.stage import (
     kept_with_stage,
     storage_of_body,
 )
+from strandline.jobs.model.tables import FAILED_ROW_COLUMNS, ITEM
 from strandline.jobs.sql.trees import Place, all_of, any_of, columns_in, replaced
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.context import RunContext
     from strandline.jobs.ivm.refresh.epoch import Epoch
     from strandline.jobs.ivm.rules.delta_join import Side
-    from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input
+    from strandline.jobs.model.tables import Relation
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.rows import Computed, Part, PlacedRows
 

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from strandline.jobs.ivm.refresh.runtime import Span
     from strandline.jobs.ivm.rules.delta_join import Side
     from strandline.jobs.ivm.rules.spread import SpreadRule
-    from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.stage import Input
+    from strandline.jobs.model.tables import Relation
     from strandline.state_store.commits import CommitRecord, Head
     from strandline.state_store.duckdb.engine import DuckDBEngine
 

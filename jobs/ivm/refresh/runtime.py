@@ -21,7 +21,7 @@ from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
     from strandline.state_store.commits import CommitRecord, Head, TableVersion
 
 

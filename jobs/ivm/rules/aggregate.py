@@ -35,9 +35,9 @@ from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
 from strandline.jobs.ivm.rules.named_once import named_once
 from strandline.jobs.ivm.rules.stored import ROWS, reads_values
 from strandline.jobs.ivm.rules.upserts import before, columns, render, state_column, typed, value_of
-from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Body, Core, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns
+from strandline.jobs.model.tables import EVENT_ORDER
 from strandline.jobs.model.types import BIGINT
 from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import EXISTS, OLD, STATE, WEIGHT

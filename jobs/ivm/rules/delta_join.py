@@ -30,8 +30,8 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.named_once import NamedOnce, named_once
 from strandline.jobs.ivm.rules.upserts import STEP, columns, typed
-from strandline.jobs.model.relation import ITEM, ITSELF
 from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Output, Stage, body_of, inputs_of
+from strandline.jobs.model.tables import ITEM, ITSELF
 from strandline.jobs.sql.trees import Place, columns_in, conjuncts
 from strandline.state_store.tablespec import WEIGHT
 

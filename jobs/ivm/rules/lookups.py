@@ -30,7 +30,6 @@ from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import chosen, computed_again, groups_computed_again
 from strandline.jobs.ivm.rules.delta_join import ctes, terms
 from strandline.jobs.ivm.rules.upserts import typed, value_of
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -45,6 +44,7 @@ from strandline.jobs.model.stage import (
     inputs_of,
 )
 from strandline.jobs.model.stage_columns import key_names, key_path, storage_of
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import STATE
 

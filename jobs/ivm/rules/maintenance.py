@@ -23,7 +23,6 @@ from strandline.jobs.ivm.rules.upserts import (
     typed,
 )
 from strandline.jobs.model.errors import ConditionLost
-from strandline.jobs.model.relation import COPY, EVENT_ORDER, PLACE, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -36,6 +35,7 @@ from strandline.jobs.model.stage import (
     inputs_of,
 )
 from strandline.jobs.model.stage_columns import hidden_columns, key_names, storage_of, visible_columns
+from strandline.jobs.model.tables import COPY, EVENT_ORDER, PLACE, ROW_HASH, TOMBSTONE
 from strandline.jobs.model.types import BIGINT, struct
 from strandline.jobs.sql.dialect import sql_of
 from strandline.state_store.errors import StrandlineError

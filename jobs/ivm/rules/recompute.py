@@ -82,7 +82,6 @@ from strandline.jobs.ivm.rules.upserts import (
     value_of,
 )
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import WINDOW_END, WINDOW_START
 from strandline.jobs.model.stage import (
     ALL_ROWS,
     COPY_NUMBER,
@@ -96,6 +95,7 @@ from strandline.jobs.model.stage import (
     body_of,
 )
 from strandline.jobs.model.stage_columns import hidden_columns, key_path
+from strandline.jobs.model.tables import WINDOW_END, WINDOW_START
 from strandline.jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
 from strandline.jobs.sql.trees import columns_in
 from strandline.state_store.tablespec import WEIGHT

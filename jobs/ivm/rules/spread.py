@@ -26,7 +26,6 @@ from strandline.jobs.ivm.rules.aggregate import combined, computed_again, folds
 from strandline.jobs.ivm.rules.delta_join import all_rows, changes, is_linear
 from strandline.jobs.ivm.rules.maintenance import late_rows, maintenance
 from strandline.jobs.ivm.rules.upserts import STEP, value_of
-from strandline.jobs.model.relation import ROW_HASH
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -37,6 +36,7 @@ from strandline.jobs.model.stage import (
     body_of,
 )
 from strandline.jobs.model.stage_columns import key_names, storage_of
+from strandline.jobs.model.tables import ROW_HASH
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.tablespec import WEIGHT
 

@@ -18,7 +18,6 @@ from typing import Final
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.model.relation import EVENT_ORDER, Relation
 from strandline.jobs.model.stage import PART, AggregateStage, MapStage, Stage, body_of
 from strandline.jobs.model.stage_columns import (
     Columns,
@@ -28,6 +27,7 @@ from strandline.jobs.model.stage_columns import (
     storage_of,
     visible_columns,
 )
+from strandline.jobs.model.tables import EVENT_ORDER, Relation
 from strandline.jobs.model.types import BIGINT, SqlType, struct
 from strandline.state_store.tablespec import STATE, VERSION, WEIGHT, TableSpec
 

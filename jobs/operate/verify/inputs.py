@@ -22,7 +22,7 @@ from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
-from strandline.jobs.model.relation import PARTITIONS_EACH
+from strandline.jobs.model.tables import PARTITIONS_EACH
 from strandline.jobs.operate.verify.findings import Outcome, counted, failed, passed, skipped
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import StoreError, VersionGone

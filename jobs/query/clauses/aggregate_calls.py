@@ -24,8 +24,8 @@ from strandline.jobs.functions.aggregates.registry import (
 from strandline.jobs.functions.python import function_at
 from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
-from strandline.jobs.model.relation import EVENT_ORDER
 from strandline.jobs.model.stage import AggregateCall
+from strandline.jobs.model.tables import EVENT_ORDER
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions.nested import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed

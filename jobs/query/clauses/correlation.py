@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.dependent_joins import (
     applied,
     check_below,

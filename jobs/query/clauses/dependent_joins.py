@@ -22,8 +22,8 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateCall, Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import BOOLEAN, BaseType, SqlType, array
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import (

@@ -12,9 +12,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import companion, event_log, fed_relation, visible_relation
 from strandline.jobs.model.definitions import InsertQuery, Kind, Semantics, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
-from strandline.jobs.model.relation import META_COLUMNS, WINDOW_BOUNDS, Relation
 from strandline.jobs.model.stage import JoinType
-from strandline.jobs.model.tables import alike, differ_only_in_case
+from strandline.jobs.model.tables import META_COLUMNS, WINDOW_BOUNDS, Relation, alike, differ_only_in_case
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.from_functions import (
     NOWHERE,

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
-from strandline.jobs.model.relation import ITEM, Relation
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import ITEM, Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.nested import items_of
 from strandline.jobs.query.expressions.scope import Typed, column

@@ -23,8 +23,8 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, UnknownName
-from strandline.jobs.model.relation import WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.aggregate_calls import Calls
 from strandline.jobs.query.expressions.infer import OF_SETS, Aggregate, infer

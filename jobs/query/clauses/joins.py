@@ -21,8 +21,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType, Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.correlation import raised
 from strandline.jobs.query.clauses.dependent_joins import applied

@@ -12,8 +12,8 @@ from sqlglot import exp
 from strandline.jobs.functions.aggregates.registry import functions
 from strandline.jobs.model.definitions import Kind
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
-from strandline.jobs.model.relation import PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
+from strandline.jobs.model.tables import PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.clauses.from_clause import join_type
 from strandline.jobs.query.expressions.infer import infer

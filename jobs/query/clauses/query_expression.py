@@ -34,9 +34,8 @@ from sqlglot import exp
 from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from strandline.jobs.model.relation import ITSELF, LEVEL, Relation
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.tables import alike, differ_only_in_case
+from strandline.jobs.model.tables import ITSELF, LEVEL, Relation, alike, differ_only_in_case
 from strandline.jobs.model.types import SqlType, without_null
 from strandline.jobs.query.clauses.from_clause import Context, query_part, renamed
 from strandline.jobs.query.expressions.casts import widened

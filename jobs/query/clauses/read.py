@@ -23,7 +23,7 @@ from strandline.jobs.catalog.relations import relation_of
 from strandline.jobs.functions.python import attach
 from strandline.jobs.model.definitions import InsertQuery, Kind, Ownership, Semantics, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.block import check_order, read_block, read_in_order
 from strandline.jobs.query.clauses.from_clause import Context, check_reads
 from strandline.jobs.query.clauses.quarantine import guarded_query

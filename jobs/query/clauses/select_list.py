@@ -18,9 +18,8 @@ from typing import Literal
 from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from strandline.jobs.model.relation import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from strandline.jobs.model.stage import Output
-from strandline.jobs.model.tables import alike, differ_only_in_case
+from strandline.jobs.model.tables import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS, alike, differ_only_in_case
 from strandline.jobs.model.types import BaseType, has_null, without_null
 from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.infer import Aggregate, infer

@@ -21,8 +21,8 @@ from sqlglot import exp
 
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import JoinType
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.correlation import Lifted, grouped, lifted
 from strandline.jobs.query.clauses.from_clause import Context
 from strandline.jobs.query.expressions.infer import condition, infer

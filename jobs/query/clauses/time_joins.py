@@ -11,8 +11,8 @@ from sqlglot import exp
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import Kind, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AnalyticCall
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import BIGINT
 from strandline.jobs.query.clauses.from_clause import ASOF, Context, Joined
 from strandline.jobs.query.expressions.scope import column

@@ -12,7 +12,7 @@ from strandline.jobs.functions.scalars.contract import common
 from strandline.jobs.functions.scalars.numbers import PARTS
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
-from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.query.expressions import durations
 from strandline.jobs.query.expressions.casts import beside, converted, entries, loses, widened

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, UnknownName
-from strandline.jobs.model.relation import META_COLUMNS, PSEUDO_COLUMNS, Relation
+from strandline.jobs.model.tables import META_COLUMNS, PSEUDO_COLUMNS, Relation
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.dialect import position_of
 from strandline.jobs.sql.trees import identifier

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable, SqlError, UnknownName
-from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import BaseType
 from strandline.jobs.serve import errors as serving
 from strandline.jobs.serve.consistent_snapshot import age_ms, instant

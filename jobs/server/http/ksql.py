@@ -60,7 +60,7 @@ from strandline.state_store.errors import StrandlineError
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.serve.subscription import Subscription
     from strandline.jobs.server.state.by_key import Keyed

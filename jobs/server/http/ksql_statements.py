@@ -23,7 +23,7 @@ from starlette.responses import Response
 from strandline.jobs.catalog.stored_names import shown_text, stored_statement
 from strandline.jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
 from strandline.jobs.model.errors import NotSupported, UnknownName
-from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.server.http.answers import PROPERTIES, KsqlRoute, field_of, ksql_failure, shown_name
 from strandline.jobs.server.http.requests import json_of, reader_of, server_of

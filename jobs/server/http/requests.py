@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from strandline.jobs.catalog.catalog import Catalog
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.server.state.access import Token, Verb
     from strandline.jobs.server.state.server import Server
 

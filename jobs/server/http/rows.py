@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope, Send
 
-    from strandline.jobs.model.relation import Relation
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.serve.consistent_snapshot import Pinned, Reflected
     from strandline.jobs.server.state.replicas import Followed
     from strandline.jobs.server.state.server import Server

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.settings import ServerSettings
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.serve.keyed import KeyedPlan
     from strandline.jobs.serve.lookup import KeyValues
     from strandline.jobs.serve.shape import Constants

@@ -38,8 +38,8 @@ from strandline.state_store.paths import folders_in
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from strandline.jobs.model.relation import Relation
     from strandline.jobs.model.settings import Settings
+    from strandline.jobs.model.tables import Relation
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.serve.terms import Least
     from strandline.jobs.serve.watch import Lag

@@ -17,7 +17,7 @@ from strandline.jobs.functions.failing import can_fail, failing
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model.definitions import TICK, Definition, Source, View, gives_the_same_rows, same
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clock import clock_of
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope

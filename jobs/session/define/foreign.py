@@ -25,7 +25,7 @@ from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import FOREIGN_OPTIONS, RETENTION_OPTIONS, Column, Source
 from strandline.jobs.model.errors import ForeignMissing, NotSupported, OptionRefused, TypeMismatch, UnknownName
-from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.options import SourceOptions, allowed, error, kept_rows, time_options

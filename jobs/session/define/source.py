@@ -29,8 +29,7 @@ from strandline.jobs.model.definitions import (
     without_ownership,
 )
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, SqlError
-from strandline.jobs.model.relation import HEADERS, WINDOW_BOUNDS
-from strandline.jobs.model.tables import alike, differ_only_in_case
+from strandline.jobs.model.tables import HEADERS, WINDOW_BOUNDS, alike, differ_only_in_case
 from strandline.jobs.model.types import BYTES, BaseType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.foreign import foreign_options, is_foreign

@@ -47,9 +47,9 @@ from strandline.jobs.model.definitions import (
     ViewOptions,
 )
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
-from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
+from strandline.jobs.model.tables import META_COLUMNS, Relation
 from strandline.jobs.publish.topic import hidden_keys, published, published_views, topic_as_source
 from strandline.jobs.query.clauses.ksql import check_projection
 from strandline.jobs.query.clauses.quarantine import guarded_query

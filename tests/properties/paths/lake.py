@@ -15,8 +15,8 @@ from strandline.jobs.functions.python import Library
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.model.tables import TOMBSTONE
 from strandline.jobs.publish.topic import published_views
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained

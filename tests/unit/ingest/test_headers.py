@@ -9,7 +9,7 @@ from strandline.jobs.ingest.decode import all_headers, one_header
 from strandline.jobs.ingest.logs.log import Records
 from strandline.jobs.model.definitions import Source
 from strandline.jobs.model.errors import InvalidQuery
-from strandline.jobs.model.relation import HEADERS
+from strandline.jobs.model.tables import HEADERS
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

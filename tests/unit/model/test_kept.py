@@ -12,8 +12,8 @@ from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import StageDecision, decide
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import ErrorPolicy
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Core, Input, LatestStage, MapStage, Output, Stage, kept_with_stage
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope
 from tests.support.parsed import parse_expression

@@ -10,7 +10,7 @@ import pytest
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Expectation
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.quarantine import row_condition
 from strandline.jobs.query.expressions.infer import condition
 from strandline.jobs.query.expressions.scope import Scope

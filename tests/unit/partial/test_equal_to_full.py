@@ -9,8 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from strandline.jobs.model.relation import TOMBSTONE
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.tables import TOMBSTONE
 from tests.support.examples import examples
 from tests.unit.partial.shop import QUERIES, full_rows, opened, shop
 

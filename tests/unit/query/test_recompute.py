@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from strandline.jobs.model.relation import WINDOW_BOUNDS
+from strandline.jobs.model.tables import WINDOW_BOUNDS
 from tests.support import oracle
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake

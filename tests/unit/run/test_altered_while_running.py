@@ -11,7 +11,7 @@ import pytest
 from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.intents import Replacement
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.ingest.in_driver import SmallBatches
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ingest.topics import open_log

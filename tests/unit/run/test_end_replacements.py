@@ -10,7 +10,7 @@ import pytest
 
 from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.ivm.refresh.context import RunContext
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import RefreshFailed

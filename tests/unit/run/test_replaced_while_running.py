@@ -12,7 +12,7 @@ import pytest
 from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.intents import Replacement
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.pipeline import drain

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.serve import catalogued
 from strandline.jobs.serve.catalogued import Catalogued, readable_named
 from strandline.jobs.session.interpreter import Interpreter

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from strandline.jobs.model.relation import TOMBSTONE
+from strandline.jobs.model.tables import TOMBSTONE
 from strandline.jobs.server.state.hub import Hub
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of

@@ -180,7 +180,7 @@ def test_a_change_that_stood_still_for_too_long_writes_nothing(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another has taken the lease meanwhile, and may have changed what this one looked at."""
-    monkeypatch.setattr("strandline.jobs.catalog.lock.lease", partial(lease, seconds=0.5))
+    monkeypatch.setattr("strandline.jobs.catalog.manifest.lease", partial(lease, seconds=0.5))
     monkeypatch.setattr(WriterLease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
     catalog = Catalog(LakeLayout(settings.lake))
     reload = Catalog.reload

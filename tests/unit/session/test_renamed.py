@@ -11,7 +11,7 @@ import pytest
 from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.intents import Replacement
-from strandline.jobs.catalog.lock import locked
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, UnknownName
 from strandline.jobs.model.settings import Settings, load_settings

@@ -13,8 +13,8 @@ from strandline.jobs.functions.aggregates import doubles
 from strandline.jobs.ivm.plan.builder import digest_of
 from strandline.jobs.ivm.rules.stored import form_of, marked, unmarked
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateStage
+from strandline.jobs.model.tables import Relation
 from tests.support.rule_harness import RuleBench, call, core, output
 
 TABLE = Relation("t", (("id", t.INT), ("x", t.DOUBLE)), "keyed", ("id",))

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from duckdb import DuckDBPyConnection
 
-from strandline.jobs.model.relation import TOMBSTONE
+from strandline.jobs.model.tables import TOMBSTONE
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
 from tests.support.examples import AT_LENGTH, seed_of

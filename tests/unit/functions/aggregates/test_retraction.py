@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import EVENT_ORDER, META_COLUMNS, Relation
 from strandline.jobs.model.stage import AggregateCall, AggregateStage, Core, Input, Output
+from strandline.jobs.model.tables import EVENT_ORDER, META_COLUMNS, Relation
 from tests.support.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
 from tests.support.examples import AT_LENGTH, examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse

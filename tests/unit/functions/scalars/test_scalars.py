@@ -191,7 +191,7 @@ def test_a_whole_select_is_lowered_with_its_names_quoted() -> None:
 
 
 def test_rowtime_is_milliseconds_of_the_event() -> None:
-    from strandline.jobs.model.relation import META_COLUMNS, Relation
+    from strandline.jobs.model.tables import META_COLUMNS, Relation
 
     scope = Scope(Relation("s", (("a", t.INT), *META_COLUMNS), "append"), ("s",))
     found = infer(parse_expression("ROWTIME + rowoffset + ROWPARTITION"), scope)

@@ -8,9 +8,9 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.engines.engine import Dialect, engine_of
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
-from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.stage import Output, Plan, Stage
 from strandline.jobs.model.stage_columns import hidden_columns
+from strandline.jobs.model.tables import META_COLUMNS
 from strandline.jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 

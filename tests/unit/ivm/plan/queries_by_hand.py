@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AnalyticCall
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.logical import Block, From, Query, SetOperation, TimeWindow
 from tests.support.plan_bench import block, call, e, out, source
 

@@ -7,8 +7,8 @@ import pytest
 from strandline.jobs.ivm.plan.rows import key_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import META_COLUMNS, Relation
 from strandline.jobs.model.stage import Input, JoinType
+from strandline.jobs.model.tables import META_COLUMNS, Relation
 from tests.support.plan_bench import e
 
 ORDERS = Relation("orders", (("id", t.INT), ("who", t.INT), ("big", t.BIGINT)), "keyed", ("id",))

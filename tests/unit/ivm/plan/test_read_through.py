@@ -12,7 +12,7 @@ import pytest
 
 from strandline.jobs.ivm.plan.inputs import rows_of_block
 from strandline.jobs.ivm.plan.rows import PlannedRows
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.clauses.read import read_query
 from strandline.jobs.query.logical import Block, Query, outputs_of
 from strandline.jobs.query.recompute_context import is_read_through

@@ -10,8 +10,8 @@ from strandline.jobs.ivm.refresh.context import Owner
 from strandline.jobs.ivm.refresh.epoch import planned
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateStage
+from strandline.jobs.model.tables import Relation
 from strandline.state_store.commits import CommitRecord, Head
 from tests.support.rule_harness import call, core, output
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Core, Input, MapStage, Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope
 from tests.support.parsed import parse_expression

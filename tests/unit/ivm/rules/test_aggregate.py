@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from strandline.jobs.engines.engine import NEGATIVE_WEIGHT
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateStage
+from strandline.jobs.model.tables import Relation
 from tests.support.aggregate_cases import AT, BEGIN, CALLS, LOG, called, grouped, logs
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, call, core, insert, multiset, output, parse

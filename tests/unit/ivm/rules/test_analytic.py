@@ -16,8 +16,8 @@ from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.rules.recompute import analytic_rule
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AnalyticCall, AnalyticStage
+from strandline.jobs.model.tables import Relation
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 

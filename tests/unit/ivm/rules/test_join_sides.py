@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Core, Input, JoinType, MapStage, Output
+from strandline.jobs.model.tables import Relation
 from tests.support.examples import examples
 from tests.support.rule_harness import Changes, RuleBench, append_log, multiset, parse
 

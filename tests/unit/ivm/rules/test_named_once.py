@@ -12,8 +12,8 @@ from strandline.jobs.ivm.refresh.guarded_stage import checked
 from strandline.jobs.ivm.rules.maintenance import check_written, maintenance
 from strandline.jobs.ivm.rules.named_once import named_once
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Core, Input, MapStage, Output
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.scope import Scope
 from strandline.jobs.sql.trees import replaced

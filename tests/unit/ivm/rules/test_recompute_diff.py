@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from strandline.jobs.engines.engine import engine_of
 from strandline.jobs.ivm.rules.upserts import difference
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import MapStage
+from strandline.jobs.model.tables import Relation
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset
 

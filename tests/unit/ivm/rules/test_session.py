@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import AggregateStage, SessionWindow
+from strandline.jobs.model.tables import Relation
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, call, core, multiset, output
 

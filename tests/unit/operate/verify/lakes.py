@@ -14,8 +14,8 @@ from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.ivm.rules.stored import spec_of, stored_columns
 from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.relation import DEAD_LETTER_COLUMNS, META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.tables import DEAD_LETTER_COLUMNS, META_COLUMNS, TOMBSTONE
 from strandline.jobs.model.types import BOOLEAN
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.session.interpreter import Interpreter

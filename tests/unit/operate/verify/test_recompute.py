@@ -10,8 +10,8 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.model.definitions import Source, View
-from strandline.jobs.model.relation import META_COLUMNS
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.tables import META_COLUMNS
 from strandline.jobs.operate.verify.findings import Check
 from strandline.jobs.operate.verify.recompute import frozen, queries
 from strandline.jobs.operate.verify.verify import verify

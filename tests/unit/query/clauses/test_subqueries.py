@@ -6,7 +6,7 @@ import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.logical import Block, SetOperation, relations_of
 from strandline.state_store.layout import LakeLayout
 from tests.support.catalog_from_sql import catalog_of, run

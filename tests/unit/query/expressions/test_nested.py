@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from strandline.jobs.model.relation import Relation
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.query.expressions.infer import infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS, items_of
 from strandline.jobs.query.expressions.scope import Scope, Typed
