@@ -36,7 +36,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from strandline.jobs.serve.errors import Forbidden
-from strandline.jobs.server.http import changes, ksql, ksql_statements, operating, page, query, rows, streams, views
+from strandline.jobs.server.http import ksql, ksql_statements, operating, page, query, rows, streams, views
 from strandline.jobs.server.http.answers import failure
 from strandline.jobs.server.http.api import Measured, add_routes, described
 from strandline.jobs.server.http.requests import PatientProtocol, PatientSocket, allowed, refuse_others, server_of
@@ -65,7 +65,7 @@ ROUTERS = (
     views.router,
     query.router,
     streams.router,
-    changes.router,
+    views.changes_router,
     ksql.router,
     ksql_statements.router,
     operating.router,

@@ -1,5 +1,9 @@
-"""`/v1/views`: what can be read, and where it stands; `/v1/lineage`: from which topics each view comes, and who reads
-it; `/v1/views/{view}/data-docs`: the page on what the expectations of a view came to.
+"""The routes of views: what can be read, where it stands, from where it comes, and its changes.
+
+    /v1/views, /v1/views/{view}        what can be read, and where it stands
+    /v1/lineage                        from which topics each view comes, and who reads it
+    /v1/views/{view}/data-docs         the page on what the expectations of a view came to
+    /v1/views/{view}/changes           the rows of a view, then every change, as server-sent events
 
 A browser that follows a link sends no token, so here it is told to ask for one: as the password, whatever the user.
 """
@@ -11,20 +15,34 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from strandline.jobs.catalog.lineage import lineage
-from strandline.jobs.catalog.stored_names import shown_text
+from strandline.jobs.catalog.stored_names import shown_text, stored_statement
 from strandline.jobs.expect.expectations import POLICY, read_docs
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import UnknownName
 from strandline.jobs.serve.consistent_snapshot import age_ms, instant
-from strandline.jobs.serve.errors import Unauthenticated
+from strandline.jobs.serve.errors import RequestRefused, Unauthenticated
 from strandline.jobs.serve.results import to_json
-from strandline.jobs.server.http.answers import failure
+from strandline.jobs.serve.watch import staleness
+from strandline.jobs.server.http.answers import failure, lag_headers
 from strandline.jobs.server.http.operating import readiness
-from strandline.jobs.server.http.requests import named, reader_of, server_of
+from strandline.jobs.server.http.requests import (
+    columns_of,
+    named,
+    number,
+    parameters,
+    pinned_in,
+    reader_of,
+    seconds,
+    server_of,
+)
+from strandline.jobs.server.state.events import Place
+from strandline.jobs.server.state.hub import SubscriptionRequest
 from strandline.jobs.server.state.server import Server
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import Select
 from strandline.state_store.delta import log, reader
 from strandline.state_store.errors import StoreError, VersionGone
 from strandline.state_store.leases import living
@@ -216,3 +234,77 @@ async def data_docs(request: Request, view: str) -> Response:
         hint = "they are validated by Dagster, after each drain"
         raise UnknownName(sentence("the expectations of '{}' were not validated yet", Name(view)), hint=hint)
     return Response(page, headers=_HEADERS, media_type="text/html")
+
+
+changes_router = APIRouter(tags=["changes"])
+
+
+@changes_router.get(
+    "/v1/views/{view}/changes",
+    responses={200: {"content": {"text/event-stream": {}}}},
+    openapi_extra=parameters(
+        "form", "where", "columns", "snapshot", "as_of", "up_to", "limit", "cut", "max_staleness", "wait_ms"
+    ),
+)
+async def changes(request: Request, view: str) -> Response:
+    """`row` events of the present version, then `change` events and one `progress` a version, which says how far it is
+    behind its topics, and says it again while nothing comes. `form` is `upserts` or
+    `weights`; `where` and `columns` are pushed down; `snapshot=false` leaves out the rows; `as_of` is the version after
+    which the changes begin, `cut` a pinned cut that the rows are of; `up_to` and `limit` end it. `max_staleness` is met
+    before the first event, for `wait_ms` at most, and by an `error` event as soon as it is not met any more. An event's
+    id, sent back as `Last-Event-ID`, goes on there."""
+    stored = named(request, "read", view)
+    server = server_of(request)
+    relation = server.catalogued.relation(stored)
+    catalog = server.catalogued.catalog
+    given = request.query_params
+    form = given.get("form", "upserts")
+    if form not in ("upserts", "weights"):
+        raise RequestRefused("'form' is upserts or weights")
+    if given.get("snapshot", "true") not in ("true", "false"):
+        raise RequestRefused("'snapshot' is true or false")
+    stale = staleness(given.get("max_staleness"))
+    lag = await server.meet(relation, stale, seconds(request))
+    resumed = request.headers.get("last-event-id")
+    snapshot = given.get("snapshot", "true") != "false"
+    statement = await asyncio.to_thread(_changes_statement, view, columns_of(request), given.get("where"))
+    wish = SubscriptionRequest(
+        statement=stored_statement(statement, catalog.name_map),
+        form="weights" if form == "weights" else "upserts",
+        place=Place.read(resumed) if resumed else await _first_place(request, stored, snapshot=snapshot),
+        snapshot=snapshot,
+        up_to=number(request, "up_to"),
+        limit=number(request, "limit"),
+        max_staleness=stale,
+        allowed=lambda: named(request, "read", view),
+    )
+    await server.hub.prepare(wish, catalog)
+    events = server.hub.subscribe(wish, catalog, server.library())
+    # Proxies that gather an answer before they pass it on would hold events back.
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **lag_headers(lag)}
+    return StreamingResponse(events, headers=headers, media_type="text/event-stream")
+
+
+async def _first_place(request: Request, stored: str, *, snapshot: bool) -> Place | None:
+    """Where a subscriber begins that has had nothing yet; None: at the present version."""
+    as_of, pinned = number(request, "as_of"), pinned_in(request.query_params.get("cut"))
+    if pinned is None:
+        return None if as_of is None else Place(as_of)
+    if as_of is not None:
+        raise RequestRefused("'cut' says where it begins: leave 'as_of' out")
+    found = await asyncio.to_thread(pinned.at, stored, server_of(request).lake)
+    if found is None:
+        return Place(-1)
+    return Place(found.version, 0 if snapshot else None, snapshot)
+
+
+def _changes_statement(view: str, columns: tuple[str, ...], where: str | None) -> Select:
+    """The push query of a request. Its text is parsed as a whole: nothing but one SELECT over the view passes."""
+    shown = ", ".join(f"`{name}`" for name in columns) if columns else "*"
+    if "`" in view or any("`" in name for name in columns):
+        raise RequestRefused("a name has no backquotes")
+    condition = f" WHERE {where}" if where else ""
+    parsed = parse(f"SELECT {shown} FROM `{view}`{condition} EMIT CHANGES;")
+    if len(parsed) != 1 or not isinstance(parsed[0], Select):
+        raise RequestRefused("'where' is one condition over the view's columns")
+    return parsed[0]
