@@ -8,6 +8,6 @@
 | `replica` | one copy: apply a version, read rows, digest, backup |
 | `state` | where a copy stands and how its rows are laid out; reads as of one version |
 | `row_bytes`, `value_bytes` | rows and their keys as bytes; values as bytes in the order of SQL |
-| `store`, `backup` | the interface of a backend, and its backups |
-| `memory`, `rocksdb`, `lmdb`, `dynamodb` | the backends |
+| `store` | the interface of a backend, its backups, and the backend in memory |
+| `rocksdb`, `lmdb`, `dynamodb` | the other backends |
 """

@@ -4,7 +4,7 @@ SELECT k, RANK() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM s QUALIFY p
 
     partition  s.k      calls  __w0 = RANK, by s.v descending      outputs  k = s.k, place = __w0
 
-Calls over several PARTITION BYs become a query for each (`partitions_apart`); what a frame may be is in `frames`.
+Calls over several PARTITION BYs become a query for each; that, and what a frame may be, is in `over_windows`.
 """
 
 from __future__ import annotations
