@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import orjson
 
-from strandline.jobs.ingest.formats import json_text
-from strandline.jobs.ingest.formats.coerce import Misfit, find
+from strandline.jobs.ingest.formats.coerce import Misfit, find, json_text, loads_exact
 from strandline.jobs.ingest.formats.connect_values import Reading, Schema, connect_schema, schema_of_avro
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.formats.json_format import from_objects
@@ -186,7 +185,7 @@ class ChangeStream:
             case None:
                 raise Unreadable(_FLAT)
             case _:
-                raise Unreadable(f"op is {json_text.dumps(operation)[:40]}, which is none of c, r, u, d, t and m")
+                raise Unreadable(f"op is {json_text(operation)[:40]}, which is none of c, r, u, d, t and m")
 
     def _image(self, value: Document, key: bytes | None) -> dict[str, Any]:
         """{column: value} of the row that is there after a change."""
@@ -357,7 +356,7 @@ class EnvelopeWriter:
     def encode(self, row: Mapping[str, object]) -> bytes | None:
         """The payload of wire values (see `coerce.wire_value`)."""
         payload = {"before": None, "after": dict(row), "op": "c"}
-        return json_text.dumps({"schema": self._schema, "payload": payload}).encode()
+        return json_text({"schema": self._schema, "payload": payload}).encode()
 
 
 def open_writer(source: Source, role: Role, registry: Callable[[], SchemaRegistryClient]) -> Writer | None:
@@ -404,6 +403,6 @@ def _sent_before(column: Column, name: str, before: Any) -> Any:
 
 def _exactly(payload: bytes) -> Any:
     try:
-        return json_text.loads_exact(payload)
+        return loads_exact(payload)
     except ValueError as error:
         raise Unreadable(f"not JSON: {error}") from None

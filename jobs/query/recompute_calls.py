@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.jobs.engines.engine import Dialect, filtered
-from strandline.jobs.functions.aggregates.doubles import LARGE, SCALE
-from strandline.jobs.functions.aggregates.linear import WHEN_EMPTY
+from strandline.jobs.functions.aggregates.linear import LARGE, SCALE, WHEN_EMPTY
 from strandline.jobs.functions.aggregates.statistics import DEVIATION, LARGEST
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import AggregateCall

@@ -19,8 +19,7 @@ import pyarrow as pa
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from strandline.jobs.ingest.decode import Decoder
-from strandline.jobs.ingest.formats import json_text
-from strandline.jobs.ingest.formats.coerce import Misfit, coerce, find, wire_value
+from strandline.jobs.ingest.formats.coerce import Misfit, coerce, find, json_text, wire_value
 from strandline.jobs.ingest.formats.format import Role, open_format
 from strandline.jobs.ingest.formats.plain import PrimitiveFormat
 from strandline.jobs.ingest.logs.log import Records
@@ -137,7 +136,7 @@ def _bytes(value: Any, form: str, columns: tuple[Column, ...]) -> bytes | None:
         return PrimitiveFormat((only,)).encode({only.name: coerce(value, only.type)})
     if form == "DELIMITED":
         return str(value).encode()
-    return json_text.dumps(value).encode()
+    return json_text(value).encode()
 
 
 def _decoded_as(source: Source) -> pa.Schema:

@@ -1,8 +1,25 @@
 """Linear aggregate functions: their accumulators add up, so that a retraction is added with the opposite sign.
 
 COUNT, SUM, AVG, SUM_LIST. Exact for integers and decimals: an overflow is an error of the engine,
-never a wrap. Sums of DOUBLE (`jobs.functions.aggregates.doubles`) agree with a recomputation up to rounding; a group
+never a wrap. Sums of DOUBLE agree with a recomputation up to rounding; a group
 that lost too many digits by a retraction is computed again.
+
+The accumulator of sums of DOUBLE forgets a value that is retracted, which a plain sum does not:
+
+    values              sum  high  nan  up  down  size   ever      (size and ever times 2^64)
+    1, 5, 1e17          1e17   0    0    0   0    1e17   1e17
+    without 1e17        0      0    0    0   0    0      2e17      the 1 and the 5 were lost in the rounding
+    … computed again    6      0    0    0   0    6      6
+    and Infinity, NaN   6      0    1    1   0    6      6         shown: NaN
+    without both        6      0    0    0   0    6      6
+
+NaN and the infinities are counted and never added: one of them would stay for good. Values from 2^960 on are added up
+by themselves, scaled down, so that no part of a sum is too large for a DOUBLE while the whole is not; the others cannot
+get there, since a group has less than 2^63 rows.
+
+`size` is the sum of the magnitudes of the values that are there, `ever` that of all that came or went since the group
+was last computed. Rounding errors are as large as a part of `ever`, so a group that holds too little of it after a
+retraction is computed again.
 """
 
 from __future__ import annotations
@@ -13,7 +30,6 @@ from sqlglot import exp
 
 from strandline.jobs.engines.arrays import addend
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.aggregates import doubles
 from strandline.jobs.functions.aggregates.contract import AggregateFunction, Bound, GroupChanges, OverNothing
 from strandline.jobs.model.errors import TypeMismatch
 from strandline.jobs.model.stage import AggregateCall
@@ -28,6 +44,93 @@ from strandline.jobs.model.types import (
     as_decimal,
     struct,
 )
+
+LARGE = 2.0**960
+"""The values from which on a sum of 2^63 values can be too large for a DOUBLE (2^1024)."""
+SCALE = 2.0**-64
+"""The factor by which large values, and magnitudes, are scaled down: 2^63 of them can be added up. A power of two, so
+that no digit is lost but of values below 2^-958, whose sums are all but exact."""
+
+_GREATEST = 1.7976931348623157e308
+
+# A sum of m values in any order is off by about sqrt(m) · 2^-53 of their magnitudes; by 1e-13 for a million of them.
+# The digits beside 1e-9 are lost when less than that part of the magnitudes is left. Doubling it costs nothing: a group
+# whose rows are all replaced again and again is computed once in five thousand times.
+_LEAST_LEFT = 2e-4
+
+_DOUBLES = ("sum", "high", "size", "ever")
+_COUNTS = ("n", "nan", "up", "down")
+DOUBLES_FORM = 2
+"""The number of this stored form; 1 was the sum and the number of values alone."""
+
+
+def doubles_type() -> SqlType:
+    """The type of the accumulator."""
+    return struct(*((name, DOUBLE) for name in _DOUBLES), *((name, BIGINT) for name in _COUNTS))
+
+
+def doubles_added(engine: Engine, changes: GroupChanges, value: str) -> str:
+    """Aggregate over changes: the accumulator of the DOUBLEs `value`, where it is not NULL."""
+    retracted = f"{changes.weight} < 0"
+    scale, finite = repr(SCALE), f"ABS({value}) <= {_GREATEST!r}"
+    signed = f"CASE WHEN {retracted} THEN -({value}) ELSE {value} END"
+    size = f"CASE WHEN {retracted} THEN -ABS({value}) ELSE ABS({value}) END"
+    large = f"ABS({value}) >= {LARGE!r}"
+
+    def total(sql: str, *conditions: str) -> str:
+        return engine.cast(f"COALESCE({changes.only(f'SUM({sql})', *conditions)}, 0)", DOUBLE)
+
+    def count(condition: str) -> str:
+        return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', condition)}, 0)", BIGINT)
+
+    parts = {
+        "sum": total(signed, f"ABS({value}) < {LARGE!r}"),
+        "high": total(f"({signed}) * {scale}", large, finite),
+        "size": total(f"({size}) * {scale}", finite),
+        "ever": total(f"ABS({value}) * {scale}", finite),
+        "n": count(f"{value} IS NOT NULL"),
+        "nan": count(f"isnan({value})"),
+        "up": count(f"{value} > {_GREATEST!r} AND NOT isnan({value})"),
+        "down": count(f"{value} < -{_GREATEST!r}"),
+    }
+    return engine.struct([(name, parts[name]) for name in (*_DOUBLES, *_COUNTS)])
+
+
+def doubles_merged(engine: Engine, old: str, new: str) -> str:
+    """Both accumulators as one; all zero when no value is left, so that rounding errors do not outlive their values."""
+
+    def both(name: str) -> str:
+        return f"COALESCE({engine.field(old, name)}, 0) + {engine.field(new, name)}"
+
+    zero = engine.cast("0", DOUBLE)
+    doubles = [(name, f"CASE WHEN {both('n')} = 0 THEN {zero} ELSE {both(name)} END") for name in _DOUBLES]
+    return engine.struct([*doubles, *((name, both(name)) for name in _COUNTS)])
+
+
+def doubles_total(engine: Engine, kept: str) -> str:
+    """The sum that an accumulator stands for: DOUBLE."""
+    low, high, nan, up, down = (engine.field(kept, name) for name in ("sum", "high", "nan", "up", "down"))
+
+    def double(word: str) -> str:
+        return engine.cast(f"'{word}'", DOUBLE)
+
+    return (
+        f"CASE WHEN {nan} > 0 OR ({up} > 0 AND {down} > 0) THEN {double('NaN')}"
+        f" WHEN {up} > 0 THEN {double('Infinity')} WHEN {down} > 0 THEN {double('-Infinity')}"
+        f" WHEN {high} = 0 THEN {low} ELSE ({high} + {low} * {SCALE!r}) / {SCALE!r} END"
+    )
+
+
+def doubles_retracted(engine: Engine, changes: GroupChanges, value: str) -> str:
+    """Aggregate over changes: the number of retracted values that were added up."""
+    return engine.cast(changes.went("COUNT(*)", f"ABS({value}) <= {_GREATEST!r}"), BIGINT)
+
+
+def doubles_are_worn(engine: Engine, kept: str, lost: str) -> str:
+    """TRUE if values were retracted and the accumulator may have lost digits of what is left."""
+    size, ever = engine.field(kept, "size"), engine.field(kept, "ever")
+    return f"COALESCE({lost}, 0) > 0 AND COALESCE({size} < {ever} * {_LEAST_LEFT!r}, TRUE)"
+
 
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
@@ -128,7 +231,7 @@ class Additive(AggregateFunction):
 
     def accumulator(self, call: AggregateCall) -> SqlType:
         if self._of_doubles(call):
-            return doubles.sums_type()
+            return doubles_type()
         return struct(("sum", self.kept_type(call)), ("n", BIGINT))
 
     def kept_type(self, call: AggregateCall) -> SqlType:
@@ -139,7 +242,7 @@ class Additive(AggregateFunction):
     def form(self, call: AggregateCall) -> int:
         if _is_widened(call, self.sum_type(self.value_type(call))):
             return FORM
-        return doubles.FORM if self._of_doubles(call) else super().form(call)
+        return DOUBLES_FORM if self._of_doubles(call) else super().form(call)
 
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return BIGINT if self._of_doubles(call) else None
@@ -147,10 +250,10 @@ class Additive(AggregateFunction):
     def lost(self, engine: Engine, call: AggregateCall, changes: GroupChanges) -> str | None:
         if not self._of_doubles(call):
             return None
-        return doubles.retracted(engine, changes, self.value(engine, call, changes.arguments[0]))
+        return doubles_retracted(engine, changes, self.value(engine, call, changes.arguments[0]))
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
-        return doubles.is_worn(engine, merged, lost)
+        return doubles_are_worn(engine, merged, lost)
 
     def _of_doubles(self, call: AggregateCall) -> bool:
         return self.sum_type(self.value_type(call)).base is BaseType.DOUBLE
@@ -159,7 +262,7 @@ class Additive(AggregateFunction):
         sql_type = self.kept_type(call)
         value = self.value(engine, call, changes.arguments[0])
         if self._of_doubles(call):
-            return doubles.added(engine, changes, value)
+            return doubles_added(engine, changes, value)
         if sql_type.base is BaseType.DECIMAL:
             value = engine.cast(value, as_decimal(self.value_type(call)))
         elif sql_type.base is BaseType.BIGINT:
@@ -172,7 +275,7 @@ class Additive(AggregateFunction):
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         if self._of_doubles(call):
-            return doubles.merged(engine, old, new)
+            return doubles_merged(engine, old, new)
         sql_type = self.kept_type(call)
         zero = engine.cast("0", sql_type)
         left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(sql_type))
@@ -189,7 +292,7 @@ class Additive(AggregateFunction):
         return engine.struct([("sum", engine.cast(sums, self.kept_type(call))), ("n", engine.cast(counts, BIGINT))])
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        total = doubles.total(engine, kept) if self._of_doubles(call) else engine.field(kept, "sum")
+        total = doubles_total(engine, kept) if self._of_doubles(call) else engine.field(kept, "sum")
         return self.shown(engine, call, total, engine.field(kept, "n"))
 
     def shown(self, engine: Engine, call: AggregateCall, total: str, count: str) -> str:

@@ -18,13 +18,17 @@ the dead letters, and nothing is lost.
 The inverse of decoding, for INSERT: SQL values become the values that the formats write.
 
 As ksqlDB writes them: DATE as days, TIME as milliseconds of the day, TIMESTAMP as milliseconds since the epoch.
+
+JSON text is written and read without loss: numbers keep every digit.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
@@ -32,13 +36,56 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from strandline.jobs.ingest.formats import json_text
 from strandline.jobs.model.definitions import Column
 from strandline.jobs.model.errors import EncodeFailed
 from strandline.jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_string = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def json_text(value: object) -> str:
+    """Compact JSON: decimals as plain numbers, bytes as base64, values of other types as their text.
+
+    Raises:
+        ValueError: a float is NaN or infinite: JSON has no such number.
+    """
+    match value:
+        case None | bool() | int():
+            return json.dumps(value)
+        case float() if not isfinite(value):
+            raise ValueError("NaN and Infinity are not JSON numbers")
+        case float():
+            return repr(value)
+        case Decimal():
+            # A huge exponent written out in full would be gigabytes of zeros.
+            return format(value, "f") if -100 < value.adjusted() < 100 else str(value)
+        case bytes():
+            return _string(b64encode(value).decode())
+        case dict():
+            members = (f"{_string(str(name))}:{json_text(inner)}" for name, inner in value.items())
+            return "{" + ",".join(members) + "}"
+        case list() | tuple():
+            return "[" + ",".join(json_text(inner) for inner in value) + "]"
+        case _:
+            return _string(str(value))
+
+
+def loads_exact(text: bytes) -> object:
+    """The parsed text; numbers with a fraction or exponent are Decimals.
+
+    Only for text that orjson accepted: it is the stricter parser, and decides what is JSON.
+
+    Raises:
+        ValueError: a number too long to be one, or nested too deeply.
+    """
+    try:
+        return json.loads(text.decode(), parse_float=Decimal)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
@@ -75,7 +122,7 @@ def find(name: str, fields: Mapping[str, object]) -> str | None:
 
 def misfit(value: object, wanted: SqlType) -> Misfit:
     try:
-        shown = repr(value) if isinstance(value, str) else json_text.dumps(value)
+        shown = repr(value) if isinstance(value, str) else json_text(value)
     except ValueError:  # NaN and Infinity, which AVRO and PROTOBUF have
         shown = str(value)
     return Misfit(f"{shown if len(shown) <= 40 else shown[:37] + '...'} is not a {wanted}")
@@ -149,7 +196,7 @@ def _varchar(value: object, wanted: SqlType) -> str:
         return value
     if isinstance(value, (bool, int, float, Decimal, list, dict)):
         try:
-            return json_text.dumps(value)
+            return json_text(value)
         except ValueError:
             raise misfit(value, wanted) from None
     if isinstance(value, UUID):  # a logical type of Avro
@@ -305,7 +352,7 @@ def _wire(value: Any, sql_type: SqlType) -> Any:
 def _member(key: object, sql_type: SqlType) -> str:
     """A MAP's key as the name of a member."""
     plain = _wire(key, sql_type)
-    return plain if isinstance(plain, str) else json_text.dumps(plain)
+    return plain if isinstance(plain, str) else json_text(plain)
 
 
 # Columns of a table as the formats write them: `wire_value` for whole Arrow columns at once.

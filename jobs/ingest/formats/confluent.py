@@ -21,8 +21,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import parse_schema, schemaless_reader
 from httpx2 import HTTPError
 
-from strandline.jobs.ingest.formats import columns, json_text
+from strandline.jobs.ingest.formats import columns
 from strandline.jobs.ingest.formats.binary_columns import MANY, AvroRecords, Run, Unreadable
+from strandline.jobs.ingest.formats.coerce import json_text
 from strandline.jobs.ingest.formats.json_format import JsonFormat, from_objects
 from strandline.jobs.ingest.formats.registry import NOT_FOUND
 from strandline.jobs.model.errors import EncodeFailed, SourceUnavailable
@@ -216,7 +217,7 @@ class JsonSchemaFormat(Framed):
         conf = {**STRATEGY, "validate": False}
         schema = json_schema(self._columns, bare=self._bare)
         with answering():
-            serialize = JSONSerializer(schema, self._registry, conf=conf, json_encode=json_text.dumps)
+            serialize = JSONSerializer(schema, self._registry, conf=conf, json_encode=json_text)
             payload: bytes | None = serialize(value, self._context)
         return payload
 

@@ -23,8 +23,7 @@ from typing import Any, Final
 
 import orjson
 
-from strandline.jobs.ingest.formats import json_text
-from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit, find
+from strandline.jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit, find, loads_exact
 from strandline.jobs.model.types import BaseType, SqlType
 
 Schema = Mapping[str, Any]
@@ -179,7 +178,7 @@ def _date(value: Any, schema: Schema | None) -> Any:
 def _parsed(text: str, wanted: SqlType) -> Any:
     try:
         orjson.loads(text)
-        return json_text.loads_exact(text.encode())
+        return loads_exact(text.encode())
     except ValueError:
         raise Misfit(f"text is not JSON of a {wanted.base}") from None
 

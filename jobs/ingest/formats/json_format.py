@@ -25,7 +25,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from strandline.jobs.ingest.formats import columns, json_text
+from strandline.jobs.ingest.formats import columns
+from strandline.jobs.ingest.formats.coerce import json_text, loads_exact
 from strandline.jobs.ingest.formats.columns import Part, Unreadable, are_texts, ignored, nested
 from strandline.jobs.model.types import BaseType, SqlType
 
@@ -83,7 +84,7 @@ class JsonFormat:
 
         def exact(row: int) -> Any:
             payload = payloads[row]
-            return documents[row] if payload is None else json_text.loads_exact(payload)
+            return documents[row] if payload is None else loads_exact(payload)
 
         if self._bare:
             values = [None if document is _ABSENT else document for document in documents]
@@ -101,7 +102,7 @@ class JsonFormat:
         value = row[self._columns[0].name] if self._bare else dict(row)
         if value is None:
             return None
-        return orjson.dumps(value) if self._plain else json_text.dumps(value).encode()
+        return orjson.dumps(value) if self._plain else json_text(value).encode()
 
     def _parse(self, payloads: Sequence[bytes | None], errors: Errors) -> list[Any]:
         try:
@@ -117,7 +118,7 @@ class JsonFormat:
         if document is _ABSENT or payload is None:
             return document
         try:
-            return json_text.loads_exact(payload)
+            return loads_exact(payload)
         except ValueError as error:
             errors.setdefault(row, f"not JSON: {error}")
             return _ABSENT

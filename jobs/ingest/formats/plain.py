@@ -27,7 +27,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.jobs.ingest.formats import columns, json_text
+from strandline.jobs.ingest.formats import columns
+from strandline.jobs.ingest.formats.coerce import json_text
 from strandline.jobs.ingest.formats.columns import Part, Unreadable, are_texts, in_text
 from strandline.jobs.model.errors import EncodeFailed, OptionRefused
 from strandline.jobs.model.types import BaseType
@@ -128,7 +129,7 @@ class DelimitedFormat:
 
 
 def _text(value: object) -> str:
-    return json_text.dumps(value).strip('"')
+    return json_text(value).strip('"')
 
 
 _QUOTE, _CONTROL = ord('"'), 0x20

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from duckdb import DuckDBPyConnection
 
-from strandline.jobs.functions.aggregates import doubles
+from strandline.jobs.functions.aggregates import linear
 from strandline.jobs.ivm.plan.builder import digest_of
 from strandline.jobs.ivm.rules.stored import form_of, marked, unmarked
 from strandline.jobs.model import types as t
@@ -93,7 +93,7 @@ def test_values_that_are_replaced_for_long_keep_their_digits(duck: DuckDBPyConne
 
 def test_the_form_of_the_accumulator_is_marked() -> None:
     """A table of the former form has commits without the mark, and a shared one another name."""
-    assert form_of((stage(),)) == doubles.FORM
+    assert form_of((stage(),)) == linear.DOUBLES_FORM
     assert marked("0123456789abcdef", (stage(),)) == "0123456789abcdef.2"
     assert unmarked("0123456789abcdef.2") == unmarked("0123456789abcdef") == "0123456789abcdef"
     plain = AggregateStage(
