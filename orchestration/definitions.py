@@ -21,12 +21,11 @@ from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model.definitions import Definition, Source, View
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.health_checks import Hindrance, Hindrances
-from strandline.orchestration.alerts import alert_sensor
 from strandline.orchestration.assets import OWNERS, Role, asset_key, identifier, role_of, table_of, with_definition
 from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks, pipeline_drills
-from strandline.orchestration.commits import Shown, commit_sensor, last_told, tables_of
 from strandline.orchestration.launch import DrainClient, drain_command
 from strandline.orchestration.operations import check_job, compact_job, lake_jobs, made_by, schedules
+from strandline.orchestration.sensors import Shown, alert_sensor, commit_sensor, last_told, tables_of
 from strandline.orchestration.streaming import keeper, stream_job
 from strandline.orchestration.translator import Translator
 from strandline.state_store.delta.heads import WholeHeads

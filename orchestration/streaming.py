@@ -15,8 +15,8 @@ from strandline.jobs.model.definitions import Definition
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
 from strandline.orchestration.assets import Role, identifier, role_of
-from strandline.orchestration.commits import last_told, tables_of
 from strandline.orchestration.launch import Group
+from strandline.orchestration.sensors import last_told, tables_of
 from strandline.orchestration.stream import Pace, Progress, Watch, stream_command
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout

@@ -17,9 +17,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace as replaced
 from typing import Any
 
-from strandline.jobs.catalog import files, intents, manifest, name_map
-from strandline.jobs.catalog.definitions import Definitions, narrowed, noted, registered
-from strandline.jobs.catalog.files import CatalogEntry, Content
+from strandline.jobs.catalog import intents, manifest, name_map
+from strandline.jobs.catalog.definitions import (
+    CatalogEntry,
+    Content,
+    Definitions,
+    narrowed,
+    noted,
+    read_content,
+    registered,
+    stamp_of,
+)
 from strandline.jobs.catalog.intents import DropIntent
 from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.catalog.plain_views import readers_of_plain
@@ -44,7 +52,7 @@ class Catalog(Definitions):
 
     def __init__(self, lake: LakeLayout, content: Content | None = None) -> None:
         """Load the definitions, unless their content is given; a lake without a catalog has none."""
-        super().__init__(content or files.read(lake))
+        super().__init__(content or read_content(lake))
         self._lake = lake
         self._supposed = content is not None
         self._stamp: object | None = None
@@ -53,7 +61,7 @@ class Catalog(Definitions):
     def reload(self) -> None:
         """Read the files again, to see what others defined."""
         self._stamp = None
-        self._content = files.read(self._lake)
+        self._content = read_content(self._lake)
 
     @property
     def lake(self) -> LakeLayout:
@@ -338,7 +346,7 @@ class Catalog(Definitions):
         """
         with locked(self._lake.catalog) as check:
             self._finish_drops(check)
-            stamp = files.stamp(self._lake, self._content) if self._stamp is not None else None
+            stamp = stamp_of(self._lake, self._content) if self._stamp is not None else None
             if stamp is None or stamp != self._stamp:
                 self.reload()
             self._stamp = None
@@ -346,7 +354,7 @@ class Catalog(Definitions):
                 self._finish_swap(self._content.swapping, check)
             yield check
             with suppress(StoreError, OSError):  # what was changed is changed
-                stamp = files.stamp(self._lake, self._content)
+                stamp = stamp_of(self._lake, self._content)
                 check()  # or others may have changed what it was taken of
                 self._stamp = stamp
 

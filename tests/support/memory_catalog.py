@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.catalog.files import CatalogEntry
+from strandline.jobs.catalog.definitions import CatalogEntry
 from strandline.state_store.layout import LakeLayout
 
 

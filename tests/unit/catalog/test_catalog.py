@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.jobs.catalog import files
+from strandline.jobs.catalog import catalog as catalogs
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.catalog.definitions import Content, read_content
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Definition, InsertQuery, Source, View
 from strandline.jobs.model.errors import NameInUse, NameTaken, UnknownName
@@ -130,13 +131,12 @@ def test_the_files_are_read_again_only_after_others_changed_them(
     """A script of many definitions: each sees all before it, and what another process does between two of them."""
     one, other = Catalog(lake), Catalog(lake)
     reads: list[LakeLayout] = []
-    read = files.read
 
-    def counted(where: LakeLayout) -> files.Content:
+    def counted(where: LakeLayout) -> Content:
         reads.append(where)
-        return read(where)
+        return read_content(where)
 
-    monkeypatch.setattr(files, "read", counted)
+    monkeypatch.setattr(catalogs, "read_content", counted)
     for number in range(5):
         one.add(source(f"s{number}"))
     assert len(reads) == 1  # the first, which finds whatever was defined since the catalog was made

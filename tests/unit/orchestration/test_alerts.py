@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from strandline.jobs.model.settings import AlertSettings, Settings
 from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledge, acknowledgements, forget
-from strandline.orchestration import alerts as module
-from strandline.orchestration.alerts import Firing, Known, News, alert_sensor, failed_checks, send
+from strandline.orchestration import sensors as module
+from strandline.orchestration.sensors import Firing, Known, News, alert_sensor, failed_checks, send
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout
 

@@ -132,9 +132,9 @@ def test_a_tick_goes_on_where_the_one_before_had_no_time_left(
 ) -> None:
     """A table that never stands still keeps no other from being told."""
     everything = set(daemon.materialized())
-    monkeypatch.setattr("strandline.orchestration.commits._TICK_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.orchestration.sensors._TICK_SECONDS", 0.0)
     slow = Daemon(made, daemon.instance)
-    monkeypatch.setattr("strandline.orchestration.commits.last_told", lambda *_: None)
+    monkeypatch.setattr("strandline.orchestration.sensors.last_told", lambda *_: None)
     told = [set(slow.materialized()) for _ in range(len(everything))]
     assert all(len(tables) <= 2 for tables in told), "one table a tick: its rows, and its changes"
     assert set().union(*told) == everything
