@@ -27,11 +27,11 @@ from sqlglot import exp
 
 from strandline.jobs.model import stage as model
 from strandline.jobs.model.errors import SqlError
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Plan
+from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import NULL, SqlType
 from strandline.jobs.sql import dialect, time_clauses
-from strandline.jobs.sql.types_text import parse_type
+from strandline.jobs.sql.from_text import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,8 @@ from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Definition
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import Core, Input, MapStage, Output, Plan
+from strandline.jobs.model.tables import Relation
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
 from tests.support.compiled_plans import corpus, of_docs, planned, unlike
