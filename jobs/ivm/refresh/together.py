@@ -34,7 +34,6 @@ from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import reads_values, spec_of, stored_columns
 from strandline.jobs.model import types as t
-from strandline.jobs.model.relation import Relation
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -46,6 +45,7 @@ from strandline.jobs.model.stage import (
     kept_with_stage,
 )
 from strandline.jobs.model.stage_columns import key_names, storage_of
+from strandline.jobs.model.tables import Relation
 from strandline.state_store.duckdb.rows import Computed, PlacedRows
 from strandline.state_store.duckdb.statements import MOST_ROWS
 from strandline.state_store.duckdb.table import DuckDBTable
