@@ -25,8 +25,7 @@ from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.refresh.context import Heads
 from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.rules.maintenance import check_written, engines_for, late_rows, maintenance
-from strandline.jobs.ivm.rules.stored import stored_columns
-from strandline.jobs.ivm.rules.upserts import difference
+from strandline.jobs.ivm.rules.stored import difference, stored_columns
 from strandline.jobs.ivm.spark_names import proved
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Source, View, ViewOptions

@@ -17,8 +17,7 @@ from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
 from strandline.jobs.ivm.rules.delta_join import relations
 from strandline.jobs.ivm.rules.lookups import SELF, plan_lookups
-from strandline.jobs.ivm.rules.stored import consolidated, spec_of
-from strandline.jobs.ivm.rules.upserts import without_null_keys
+from strandline.jobs.ivm.rules.stored import consolidated, spec_of, without_null_keys
 from strandline.jobs.model.stage_columns import Columns, spec_of_input
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.duckdb.rows import Keys

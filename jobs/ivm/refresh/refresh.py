@@ -34,8 +34,7 @@ from strandline.jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_
 from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 from strandline.jobs.ivm.refresh.runtime import Span
 from strandline.jobs.ivm.rules.maintenance import maintenance
-from strandline.jobs.ivm.rules.stored import spec_of, unmarked
-from strandline.jobs.ivm.rules.upserts import difference
+from strandline.jobs.ivm.rules.stored import difference, spec_of, unmarked
 from strandline.jobs.model.errors import RefreshFailed, RowFailed
 from strandline.jobs.model.stage import inputs_of
 from strandline.jobs.model.stage_columns import storage_of, visible_columns

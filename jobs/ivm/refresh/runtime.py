@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from strandline.jobs.engines.engine import Dialect, engine_of
-from strandline.jobs.ivm.rules.upserts import difference
+from strandline.jobs.ivm.rules.stored import difference
 from strandline.jobs.model.stage import Stage
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.failpoints import failpoint

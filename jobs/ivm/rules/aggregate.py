@@ -33,8 +33,7 @@ from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
 from strandline.jobs.ivm.rules.named_once import named_once
-from strandline.jobs.ivm.rules.stored import ROWS, reads_values
-from strandline.jobs.ivm.rules.upserts import before, columns, render, state_column, typed, value_of
+from strandline.jobs.ivm.rules.stored import ROWS, before, columns, reads_values, render, state_column, typed, value_of
 from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Body, Core, Output, storage_of_body
 from strandline.jobs.model.stage_columns import hidden_columns
 from strandline.jobs.model.tables import EVENT_ORDER

@@ -29,7 +29,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.named_once import NamedOnce, named_once
-from strandline.jobs.ivm.rules.upserts import STEP, columns, typed
+from strandline.jobs.ivm.rules.stored import STEP, columns, typed
 from strandline.jobs.model.stage import JOIN_WORDS, Body, Core, Input, Output, Stage, body_of, inputs_of
 from strandline.jobs.model.tables import ITEM, ITSELF
 from strandline.jobs.sql.trees import Place, columns_in, conjuncts

@@ -22,7 +22,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.ivm.rules.upserts import columns, render
+from strandline.jobs.ivm.rules.stored import columns, render
 from strandline.jobs.model.stage import AggregateFramed, AggregateOver, AnalyticStage, Excluded
 from strandline.jobs.model.tables import EVENT_ORDER
 

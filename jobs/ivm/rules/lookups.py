@@ -29,7 +29,7 @@ from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import chosen, computed_again, groups_computed_again
 from strandline.jobs.ivm.rules.delta_join import ctes, terms
-from strandline.jobs.ivm.rules.upserts import typed, value_of
+from strandline.jobs.ivm.rules.stored import typed, value_of
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,

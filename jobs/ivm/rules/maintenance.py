@@ -13,7 +13,7 @@ from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_n
 from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, join_of, relations
 from strandline.jobs.ivm.rules.delta_join import changes as changes_of
 from strandline.jobs.ivm.rules.recompute import analytic_rule, recursive_rule, session_rule, shown
-from strandline.jobs.ivm.rules.upserts import (
+from strandline.jobs.ivm.rules.stored import (
     STEP,
     before,
     columns,
@@ -45,7 +45,7 @@ from strandline.state_store.tablespec import EXISTS, STATE, WEIGHT
 def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:
     """One SELECT over the relations `delta_…`, `old_…`, `new_…` of the stage's inputs and `self_old`.
 
-    It gives the rows to append for an append stage, else the settled form (see `jobs.ivm.rules.upserts`).
+    It gives the rows to append for an append stage, else the settled form (see `jobs.ivm.rules.stored`).
 
     Args:
         changed: the aliases of the inputs that moved; empty, the default, stands for all of them. None: the first

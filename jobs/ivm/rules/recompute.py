@@ -69,10 +69,10 @@ from strandline.jobs.ivm.rules.aggregate import shown as group_columns_shown
 from strandline.jobs.ivm.rules.delta_join import all_rows, changes, ctes, where_text
 from strandline.jobs.ivm.rules.frames import joined, of_frame, of_frames, ordered, over_text
 from strandline.jobs.ivm.rules.named_once import NamedOnce, named_once
-from strandline.jobs.ivm.rules.stored import ROWS
-from strandline.jobs.ivm.rules.upserts import (
+from strandline.jobs.ivm.rules.stored import (
+    ROWS,
     columns,
-    marked,
+    marked_new,
     marked_stored,
     only_touched,
     render,
@@ -127,7 +127,7 @@ def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str]
             joins += joined(stage, call, names, engine)
     texts += [
         f"__c AS (\n  SELECT{hint}\n    {columns(['__b.*', *calls])}\n  FROM __b{joins}{new}\n)",
-        marked("__n", _to_be_stored(stage, names, engine)),
+        marked_new("__n", _to_be_stored(stage, names, engine)),
         marked_stored(f"SELECT{hint} __s.* FROM self_old AS __s{old}", engine),
     ]
     return f"WITH {', '.join(texts)}\n{settled(stage, engine)}"
@@ -274,7 +274,7 @@ def session_rule(stage: AggregateStage, engine: Engine, changed: Collection[str]
         _rows(stage, stage.session, engine),
         *_sessions(groups, stage.session, hint, new),
         _folded(stage, groups, engine),
-        marked("__n", _sessions_to_be_stored(stage, engine)),
+        marked_new("__n", _sessions_to_be_stored(stage, engine)),
         marked_stored(f"SELECT{hint} __s.* FROM self_old AS __s{old}", engine),
     ]
     return f"WITH {', '.join(texts)}\n{settled(stage, engine)}"
@@ -373,7 +373,7 @@ def recursive_rule(stage: RecursiveStage, engine: Engine, changed: Collection[st
     seed = all_rows(stage.seed, engine)
     itself = rounds(names, seed, steps, engine, distinct=stage.distinct, levels=stage.levels)
     rows = all_rounds(names, engine, levels=stage.levels)
-    return f"""WITH RECURSIVE {itself}, {marked("__n", _rounds_to_be_stored(stage, names, rows, engine))}, \
+    return f"""WITH RECURSIVE {itself}, {marked_new("__n", _rounds_to_be_stored(stage, names, rows, engine))}, \
 {marked_stored("SELECT * FROM self_old", engine)}
 {settled(stage, engine)}"""
 
@@ -391,7 +391,7 @@ def _added(
     # What is stored is left out at both ends, and not in between: a round would read all of it.
     rows = _rounds_to_be_stored(stage, names, f"{all_rounds(names, engine, levels=None)} EXCEPT {stored}", engine)
     none = marked_stored(f"SELECT * FROM {SELF} WHERE FALSE", engine)
-    return f"""WITH RECURSIVE {itself}, {marked("__n", rows)}, {none}
+    return f"""WITH RECURSIVE {itself}, {marked_new("__n", rows)}, {none}
 {settled(stage, engine)}"""
 
 

@@ -25,7 +25,7 @@ from strandline.jobs.engines.engine import Dialect, Engine, engine_of
 from strandline.jobs.ivm.rules.aggregate import combined, computed_again, folds
 from strandline.jobs.ivm.rules.delta_join import all_rows, changes, is_linear
 from strandline.jobs.ivm.rules.maintenance import late_rows, maintenance
-from strandline.jobs.ivm.rules.upserts import STEP, value_of
+from strandline.jobs.ivm.rules.stored import STEP, value_of
 from strandline.jobs.model.stage import (
     AggregateStage,
     AnalyticStage,

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.jobs.ivm.refresh import on_duckdb
 from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
-from strandline.jobs.ivm.rules import upserts
+from strandline.jobs.ivm.rules import stored
 from strandline.jobs.model.settings import Settings
 from strandline.state_store.arrangements import Arrangements
 from strandline.state_store.delta import log, reader
@@ -54,7 +54,7 @@ def test_equality_is_for_stored_keys_without_null(
 ) -> None:
     """A group whose key is NULL is found again by the epochs after the one that made it."""
     by_equality: list[bool] = []
-    plain = upserts.without_null_keys
+    plain = stored.without_null_keys
 
     def noted(stage: Any, text: str, engine: Any) -> str:
         found = plain(stage, text, engine)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.jobs.engines.engine import engine_of
-from strandline.jobs.ivm.rules.upserts import difference
+from strandline.jobs.ivm.rules.stored import difference
 from strandline.jobs.model import types as t
 from strandline.jobs.model.stage import MapStage
 from strandline.jobs.model.tables import Relation
