@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from infra.house.plan import ROOT
 from strandline.jobs.catalog.catalog import Catalog
-from strandline.jobs.ivm import plan_json
+from strandline.jobs.ivm import compiled
 from strandline.jobs.ivm.binding import stages_of
 from strandline.jobs.ivm.compiled import COMPILER
 from strandline.jobs.ivm.plan.plan import plan
@@ -76,7 +76,7 @@ def digests() -> dict[str, str]:
     for text, definition, catalog in corpus():
         made = planned(definition, catalog)
         if made is not None:
-            stored = json.dumps(plan_json.to_json(made), separators=(",", ":"))
+            stored = json.dumps(compiled.plan_to_json(made), separators=(",", ":"))
             found[text] = sha256(stored.encode()).hexdigest()[:_DIGITS]
     return found
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.topics import check_last_records, check_same
-from strandline.jobs.ivm.compiled import read_stored, what_it_is_made_from
-from strandline.jobs.ivm.plan_json import to_json
+from strandline.jobs.ivm.compiled import plan_to_json, read_stored, what_it_is_made_from
 from strandline.jobs.ivm.refresh.begun_logs import moment
 from strandline.jobs.ivm.refresh.epoch import FROM_TOPIC
 from strandline.jobs.model import tables
@@ -214,7 +213,7 @@ def check_plan(subject: Subject, catalog: Catalog) -> Outcome:
             unused.append(stored.why or "none is stored")
         elif stored.made_from != what_it_is_made_from(each, catalog) or stored.plan is None:
             unused.append("it is of a former definition, or of another compiler")
-        elif to_json(stored.plan) != to_json(plan(each, catalog)):
+        elif plan_to_json(stored.plan) != plan_to_json(plan(each, catalog)):
             return failed(
                 sentence("the compiled plan of '{}' is another one than its definition has", Name(each.name)),
                 stored.file,

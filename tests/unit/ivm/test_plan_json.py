@@ -10,7 +10,7 @@ import pytest
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Dialect
-from strandline.jobs.ivm import plan_json
+from strandline.jobs.ivm import compiled
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import spec_of
 from strandline.jobs.model import types as t
@@ -23,7 +23,7 @@ from tests.support.compiled_plans import corpus, of_docs, planned, unlike
 
 
 def read_back(plan: Plan) -> Plan:
-    return plan_json.from_json(json.loads(json.dumps(plan_json.to_json(plan))))
+    return compiled.plan_from_json(json.loads(json.dumps(compiled.plan_to_json(plan))))
 
 
 def plan_of(expression: exp.Expression, sql_type: t.SqlType = t.INT) -> Plan:
@@ -53,7 +53,7 @@ def test_every_plan_of_the_corpus_reads_back_as_it_was() -> None:
             found |= classes(plan)
             count += 1
     assert count > 120
-    known = set(plan_json.CLASSES)
+    known = set(compiled.CLASSES)
     assert known <= found, "a class that the corpus lacks"
 
 
@@ -91,7 +91,7 @@ def test_rules_of_a_plan_that_was_read_back_are_the_same_texts(seed: int) -> Non
 def test_a_type_whose_text_does_not_read_back_is_refused() -> None:
     of_two = t.struct(("a`b", t.INT))
     with pytest.raises(TypeError, match="no text that reads back"):
-        plan_json.to_json(plan_of(exp.column("n"), of_two))
+        compiled.plan_to_json(plan_of(exp.column("n"), of_two))
 
 
 def test_what_has_no_place_in_a_stored_plan_is_refused() -> None:
@@ -103,7 +103,7 @@ def test_what_has_no_place_in_a_stored_plan_is_refused() -> None:
     commented.add_comments(["why"])
     for wrong in (Strange(), noted, exp.Literal(this=1.5), commented):
         with pytest.raises(TypeError, match="no place"):
-            plan_json.to_json(plan_of(wrong))
+            compiled.plan_to_json(plan_of(wrong))
 
 
 def test_relations_stand_once_and_are_shared_by_all_plans_that_read_them() -> None:
@@ -111,21 +111,21 @@ def test_relations_stand_once_and_are_shared_by_all_plans_that_read_them() -> No
     (stage,) = plan.stages
     assert isinstance(stage, MapStage)
     twice = replace(plan, stages=(replace(stage, body=(*stage.body, *stage.body)),))
-    document = plan_json.to_json(twice)
+    document = compiled.plan_to_json(twice)
     assert len(document["relations"]) == 1
-    one, other = (plan_json.from_json(document).stages[0] for _ in range(2))
+    one, other = (compiled.plan_from_json(document).stages[0] for _ in range(2))
     assert isinstance(one, MapStage)
     assert isinstance(other, MapStage)
     assert one.body[0].inputs[0].relation is other.body[1].inputs[0].relation
 
 
 def test_another_document_is_no_plan() -> None:
-    document = plan_json.to_json(plan_of(exp.column("n")))
+    document = compiled.plan_to_json(plan_of(exp.column("n")))
     with pytest.raises(ValueError, match="a plan was expected, not int"):
-        plan_json.from_json({**document, "plan": 1})
+        compiled.plan_from_json({**document, "plan": 1})
     with pytest.raises(ValueError, match="Plan has too many fields"):
-        plan_json.from_json({**document, "plan": [*document["plan"], ["", "a"], 1, 2]})
+        compiled.plan_from_json({**document, "plan": [*document["plan"], ["", "a"], 1, 2]})
     with pytest.raises(KeyError):
-        plan_json.from_json({**document, "plan": ["SqlType", "x"]})
+        compiled.plan_from_json({**document, "plan": ["SqlType", "x"]})
     with pytest.raises(TypeError, match="DType has no place"):
-        plan_json.from_json({**document, "plan": ["Plan", "v", ["", ["E", ["DType", {}]]]]})
+        compiled.plan_from_json({**document, "plan": ["Plan", "v", ["", ["E", ["DType", {}]]]]})
