@@ -54,13 +54,13 @@ test: check ## what must pass: all tests but of the longest, of which each commi
 test-all: export STRANDLINE_WHOLE := 1
 test-all: test ## all tests; an hour
 
-# Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
+# Side by side: one keeps a JVM busy, the other a core. Those that need none go where both then end together.
 test-spark: $(STAMP)
 	@VENV=$(VENV) bash infra/tests.sh spark tests/spark tests/golden tests/live tests/properties tests/nexmark \
-	  tests/outside tests/conformance
+	  tests/outside tests/conformance tests/unit/cli tests/unit/orchestration
 
 test-duckdb: $(STAMP)
-	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit
+	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit --ignore=tests/unit/cli --ignore=tests/unit/orchestration
 
 nightly: export STRANDLINE_SEED := anew
 nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; 2,000 histories of foreign Delta tables and 667 of others, 1,000 of change streams; rules and store; Nexmark; a cluster; many epochs; power cuts; killed operations; flipped bits

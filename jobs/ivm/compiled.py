@@ -270,8 +270,8 @@ def _say_once(definition: Definition, stored: StoredPlan) -> None:
     if reason == "damaged":
         log.warning(sentence("the compiled plan of '{}' is made anew: {}", name, stored.why))
     elif reason == "compiler":
-        said = "compiled plans are made anew, that of '{}' first: they are of compiler {}, and this is {}"
-        log.info(sentence(said, name, stored.compiler, compiler()))
+        by, now = stored.compiler, compiler()
+        log.info(sentence("compiled plans are made anew, '{}' first: of compiler {}, and this is {}", name, by, now))
     else:
         log.debug(sentence("the compiled plan of '{}' is of a former definition, and made anew", name))
 

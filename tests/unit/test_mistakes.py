@@ -82,7 +82,7 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "SELECT CAST(id AS NUMBER) AS c FROM s",
         "sql.unknown_name",
         "line 1, column 13",
-        "known: ARRAY, BIGINT, BOOLEAN, BYTES, DATE, DECIMAL, DOUBLE, INT, …",
+        "DECIMAL(38, 9), or as many digits as you need; BIGINT, DOUBLE",
     ),
     ("SELECT id[1] AS c FROM s", "sql.type_mismatch", "line 1, column 8", "a STRUCT's fields: column->field"),
     ("SELECT id->a AS c FROM s", "sql.type_mismatch", "line 1, column 8", None),

@@ -31,7 +31,7 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 
 def test_a_healthy_lake_ends_with_0_and_a_broken_one_with_1(made: MadeLake) -> None:
     code, out, err = invoke("--deep")
-    assert (code, err) == (0, "87 checks of 8 tables, 0 skipped: all is well\n")
+    assert (code, err) == (0, "91 checks of 8 tables, 0 skipped: all is well\n")
     assert out.count(" ok ") == 8
     data_file(made.lake.table("totals")).unlink()
     code, out, err = invoke()
@@ -47,8 +47,8 @@ def test_json_is_one_object_per_check(made: MadeLake) -> None:
     assert code == 1
     assert set(found[0]) == {"table", "check", "ok", "what", "where", "hint"}
     assert {each["check"]: each["ok"] for each in found} == {
-        "log": True, "checkpoint": True, "sums": True, "definition": True, "vector": True, "files": False,
-        "deletion_vectors": True,
+        "log": True, "checkpoint": True, "sums": True, "definition": True, "plan": True, "vector": True,
+        "files": False, "deletion_vectors": True,
         "digest": None, "row_count": None, "feed": None,
     }  # fmt: skip
 

@@ -198,7 +198,7 @@ def test_a_plan_of_another_compiler_is_not_used_and_said_once(
             if planned(each, catalog) is not None:
                 compiled(each, catalog)
     (said,) = [each.getMessage() for each in caplog.records if "compiled plans are made anew" in each.getMessage()]
-    assert f"that of '{name}' first: they are of compiler {COMPILER}, " in said
+    assert f"'{name}' first: of compiler {COMPILER}, " in said
 
 
 def test_a_release_is_a_compiler_of_its_own() -> None:
