@@ -20,6 +20,7 @@ from sqlglot import exp
 from strandline.jobs.model.errors import InvalidQuery
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import call, identifier
+from strandline.jobs.sql.value_clauses import only_projects
 
 _MEMBERS = "members"
 _MEMBER = "member"
@@ -196,7 +197,7 @@ def _rows_of(query: exp.Query, columns: int, *, apart: bool = False) -> tuple[ex
     if columns and len(query.selects) != columns and not query.is_star:
         wanted = "one column" if columns == 1 else f"{columns} columns"
         raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(query.selects)}: {sql_of(query)}")
-    if _is_plain(query) and not apart and not query.is_star:
+    if only_projects(query) and not apart and not query.is_star:
         made = query.copy()
         made.set("order", None)
         return made, [_value(each) for each in made.selects]
@@ -211,14 +212,6 @@ def _value(item: exp.Expr) -> exp.Expression:
     found = item.unalias().copy()
     assert isinstance(found, exp.Expression)
     return found
-
-
-def _is_plain(query: exp.Query) -> bool:
-    """True if the query filters and projects rows, so that another list of SELECT gives as many."""
-    more = ("group", "having", "qualify", "limit", "offset", "distinct", "time_window", "with_")
-    if not isinstance(query, exp.Select) or any(query.args.get(clause) for clause in more):
-        return False
-    return not any(isinstance(node, exp.Anonymous | exp.Window) for item in query.selects for node in item.walk())
 
 
 def _is_there(count: exp.Subquery) -> exp.Expression:

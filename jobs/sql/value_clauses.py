@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeGuard
 
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
@@ -478,11 +478,18 @@ _MORE: Final = ("group", "having", "qualify", "limit", "offset", "distinct", "ti
 _COLLECTED = "collected"
 
 
+def only_projects(query: exp.Expr) -> TypeGuard[exp.Select]:
+    """True if a query filters and projects rows, so that another list of SELECT gives as many. A call may be an
+    aggregate: here nobody tells them from other functions."""
+    if not isinstance(query, exp.Select) or any(query.args.get(clause) for clause in _MORE):
+        return False
+    return not any(isinstance(node, exp.Anonymous | exp.Window) for item in query.selects for node in item.walk())
+
+
 def _collected(query: exp.Query, order: Sequence[exp.Expr]) -> exp.Select:
     """A query of one column as one that gives all its values in an ARRAY, in an order."""
     value = query.selects[0].unalias()
-    computed = value.find(exp.Anonymous, exp.Window) is not None
-    if isinstance(query, exp.Select) and not computed and not any(query.args.get(each) for each in _MORE):
+    if only_projects(query):
         made = query.copy()
         made.set("expressions", [_array_agg(value, order)])
         made.set("order", None)

@@ -211,11 +211,16 @@ def _part(table: exp.Expr, context: Context) -> FromItem:
     return part if given is None else query_part(part.alias, part.name, given)
 
 
+def _names_after(node: exp.Expr) -> list[str]:
+    """The names in `AS alias (a, b)`."""
+    alias = node.args.get("alias")
+    return [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+
+
 def _with_names_inside(table: exp.Expr) -> exp.Expr:
     """A subquery whose own columns have the names that follow its alias, so that it may read the query around it;
     where a clause of it reads them by other names, as it is."""
-    alias = table.args.get("alias")
-    names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+    names = _names_after(table)
     if not names or not isinstance(table, exp.Subquery) or not can_be_named(table.this, names):
         return table
     made = table.copy()
@@ -226,8 +231,7 @@ def _with_names_inside(table: exp.Expr) -> exp.Expr:
 
 def renamed(part: FromItem, node: exp.Expr, context: Context) -> Query | None:
     """The query that gives an input's columns the names in `AS alias (a, b)`; None where there are none."""
-    alias = node.args.get("alias")
-    names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+    names = _names_after(node)
     if not names:
         return None
     held = [name for name, _ in part.columns]

@@ -471,14 +471,4 @@ def _new_id() -> str:
 
 
 def _objects(body: bytes) -> list[dict[str, Any]]:
-    return [_object(line) for line in body.split(b"\n") if line.strip()]
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        found = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise RequestRefused(f"a line is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise RequestRefused("a line is not a JSON object")
-    return found
+    return [json_object(line, "a line") for line in body.split(b"\n") if line.strip()]

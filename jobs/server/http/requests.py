@@ -381,14 +381,14 @@ async def json_of(request: Request, *members: str) -> dict[str, Any]:
     return found
 
 
-def json_object(body: bytes) -> dict[str, Any]:
-    """A body as a JSON object. Raises RequestRefused."""
+def json_object(body: bytes, what: str = "the body") -> dict[str, Any]:
+    """A body, or `what` of it, as a JSON object. Raises RequestRefused."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise RequestRefused(f"the body is not JSON: {error}") from None
+        raise RequestRefused(f"{what} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise RequestRefused("the body is not a JSON object")
+        raise RequestRefused(f"{what} is not a JSON object")
     return found
 
 
