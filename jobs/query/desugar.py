@@ -5,6 +5,8 @@ ORDER BY … LIMIT, DISTINCT ON, joins in brackets, SEMI and ANTI JOIN.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
@@ -159,32 +161,33 @@ def _count(clause: exp.Expr) -> int:
     return number
 
 
-# Joins in brackets, without them.
+# Joins in brackets, without them where that means the same.
 #
 #     FROM (t JOIN u ON p) JOIN v ON q      FROM t JOIN u ON p JOIN v ON q
 #     FROM t JOIN (u JOIN v ON p) ON q      FROM t, u, v WHERE p AND q
+#     FROM t, u RIGHT JOIN v ON p           FROM t CROSS JOIN (u RIGHT JOIN v ON p)
 #
-# Brackets after an outer join, or around one, change what is padded: those stay, and are refused.
+# A comma binds less than JOIN, which matters where JOIN keeps the rows that found nothing, or names columns by USING.
+# Brackets with such a join inside, before or after them stay: `clauses.joins` makes one input of what is in them.
 
 
 def without_brackets(select: exp.Select) -> exp.Select:
-    """Remove brackets around joins; a SELECT without any stays as it is.
-
-    Raises:
-        NotSupported: an outer join is in such brackets, or before them.
-    """
-    clause = select.args.get("from_")
-    if clause is None or not any(_bracketed(each) for each in (clause, *(select.args.get("joins") or ()))):
+    """Remove brackets around joins where that means the same, and set those that a comma stands for."""
+    clause, given = select.args.get("from_"), select.args.get("joins") or ()
+    if clause is None or not (any(map(bracketed, (clause, *given))) or _binds_by_comma(given)):
         return select
     made = select.copy()
     clause, joins = made.args["from_"], list(made.args.get("joins") or ())
-    while (inner := _bracketed(clause)) is not None:
-        joins = [*_taken(inner), *joins]
-        clause.set("this", inner)
+    opened = bracketed(clause)
+    if opened is not None:
+        clause.set("this", opened[0])
+        joins = [*opened[1], *joins]
+    joins = _by_commas(joins)
     flat: list[exp.Expr] = []
     terms: list[exp.Expression] = []
-    for join in joins:
-        flat += _flattened(join, terms)
+    for place, join in enumerate(joins):
+        padded = any(each.args.get("side") in _KEEPS_LATER for each in joins[place + 1 :])
+        flat += [join] if padded or not _is_inner(join) else _flattened(join, terms)
     made.set("joins", flat)
     where = made.args.get("where")
     for term in terms:
@@ -194,37 +197,83 @@ def without_brackets(select: exp.Select) -> exp.Select:
     return made
 
 
-def _bracketed(node: exp.Expr) -> exp.Table | None:
-    """The first table of the joins that a FROM or JOIN has in the place of one table; None: it has one table.
+def bracketed(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
+    """The first table, and the joins, that a FROM or JOIN has in the place of one table; None: it has one table.
 
     Brackets may be missing: FROM t JOIN u JOIN v ON p ON q.
     """
     inside = node.this
-    if isinstance(inside, exp.Subquery) and not inside.alias and isinstance(inside.this, exp.Table):
-        return inside.this
-    return inside if isinstance(inside, exp.Table) and inside.args.get("joins") else None
+    alone = isinstance(inside, exp.Subquery) and not inside.alias
+    if alone and (isinstance(inside.this, exp.Subquery) or not isinstance(inside.this, exp.Query)):
+        first = inside.this
+    elif isinstance(inside, exp.Table | exp.Subquery) and inside.args.get("joins"):
+        first = inside
+    else:
+        return None
+    joins = [*(first.args.get("joins") or ()), *(inside.args.get("joins") or () if first is not inside else ())]
+    first = first.copy()
+    first.set("joins", None)
+    deeper = bracketed(exp.From(this=first))
+    return (first, joins) if deeper is None else (deeper[0], [*deeper[1], *joins])
 
 
-def _taken(table: exp.Expr) -> list[exp.Expr]:
-    """The joins of a table, taken from it."""
-    joins = list(table.args.get("joins") or ())
-    table.set("joins", None)
-    return joins
+_KEEPS_LATER = ("RIGHT", "FULL")
+
+
+def _binds_by_comma(joins: Sequence[exp.Expr]) -> bool:
+    """True if a join follows a comma that means another thing with the inputs before the comma."""
+    commas = [place for place, each in enumerate(joins) if _is_comma(each)]
+    return bool(commas) and any(
+        each.args.get("side") in _KEEPS_LATER or each.args.get("using") or each.args.get("method") == "NATURAL"
+        for each in joins[commas[0] + 1 :]
+    )
+
+
+def _is_comma(join: exp.Expr) -> bool:
+    """True for a comma before a table or a query; the items of an array belong to the inputs before them."""
+    words = any(join.args.get(each) for each in ("kind", "side", "method", "on", "using"))
+    function = isinstance(join.this, exp.Table) and isinstance(join.this.this, exp.Anonymous)
+    return not words and not function
+
+
+def _by_commas(joins: list[exp.Expr]) -> list[exp.Expr]:
+    """The joins with brackets around the inputs between two commas, where the comma matters."""
+    if not _binds_by_comma(joins):
+        return joins
+    found: list[list[exp.Expr]] = [[]]
+    for join in joins:
+        if _is_comma(join):
+            found.append([])
+        found[-1].append(join)
+    made = found[0]
+    for each in found[1:]:
+        if not _binds_by_comma(each):
+            made += each
+            continue
+        head, *rest = each
+        first, inside = bracketed(head) or (head.this.copy(), [])
+        first.set("joins", [*inside, *rest])
+        made.append(exp.Join(this=exp.Subquery(this=first), kind="CROSS"))
+    return made
+
+
+def _is_inner(join: exp.Expr) -> bool:
+    """True for an inner join with ON, or without a condition, whose brackets hold only such joins, if it has any."""
+    opened = bracketed(join)
+    if opened is None:
+        return True
+    plain = not any(each.args.get(word) for each in (join, *opened[1]) for word in ("side", "using", "method"))
+    return plain and all(map(_is_inner, opened[1]))
 
 
 def _flattened(join: exp.Expr, terms: list[exp.Expression]) -> list[exp.Expr]:
     """A join, or those of its brackets as joins without a condition; their conditions are added to `terms`."""
-    inner = _bracketed(join)
-    if inner is None:
+    opened = bracketed(join)
+    if opened is None:
         return [join]
-    inside = _taken(inner)
-    if any(each.args.get("side") or each.args.get("using") for each in (join, *inside)):
-        raise NotSupported(
-            f"a join in brackets is maintained where it and its join are inner ones, with ON: {sql_of(join)}",
-            hint="put it into a subquery: (SELECT … FROM … JOIN …) AS name",
-        ).placed(*position_of(join))
+    first, inside = opened
     terms += [each.args["on"].copy() for each in (join, *inside) if each.args.get("on") is not None]
-    found: list[exp.Expr] = [exp.Join(this=inner)]
+    found: list[exp.Expr] = [exp.Join(this=first)]
     for each in inside:
         each.set("on", None)
         found += _flattened(each, terms)

@@ -99,6 +99,7 @@ class Inputs:
 
     Attributes:
         merged: columns of JOIN … USING, by their name.
+        equated: the aliases of the parts whose columns a name of `merged` stands for.
         windowed: True with WINDOW, whose bounds can be read.
         rowkey: the value that the last join is on.
         synthetic_key: no column alone has that value: both sides are expressions, or either may be missing.
@@ -111,6 +112,7 @@ class Inputs:
     rowkey: Typed | None = None
     synthetic_key: bool = False
     outer: Outer | None = None
+    equated: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def aliases(self) -> set[str]:

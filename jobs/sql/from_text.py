@@ -46,7 +46,7 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
         (exp.Union, exp.Intersect, exp.Except),
         ("with_", *_PAIR, "distinct", "by_name", "kind", "on", "order", "limit", "offset"),
     ),
-    exp.Subquery: ("this", "alias", "within"),
+    exp.Subquery: ("this", "alias", "within", "joins"),
     exp.With: ("expressions", "recursive"),
     # [NOT] MATERIALIZED says how another engine is to compute a query, not which rows it has.
     exp.CTE: ("this", "alias", "materialized", "levels"),

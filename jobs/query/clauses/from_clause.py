@@ -24,6 +24,7 @@ from strandline.jobs.query.clauses.from_functions import (
     unnest_alias,
     window_function,
 )
+from strandline.jobs.query.desugar import bracketed
 from strandline.jobs.query.expressions.scope import column
 from strandline.jobs.query.inputs import UNNAMED, FromItem, Inputs, Outer
 from strandline.jobs.query.logical import NestedFound, Query, gives_events, outputs_of, reads
@@ -108,12 +109,14 @@ class Joined:
     Attributes:
         unnest: the node of an UNNEST, whose arrays are still to be read; its part has no columns yet.
         lateral: the query of LATERAL, which reads the parts before it and is still to be read itself, likewise.
+        inside: the joins in brackets that stand in the place of one input, likewise.
     """
 
     part: FromItem
     node: exp.Join | None
     unnest: exp.Table | None = None
     lateral: exp.Query | None = None
+    inside: tuple[Joined, ...] = ()
 
     @property
     def within(self) -> exp.Expr | None:
@@ -141,22 +144,37 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
             hint = "SELECT … FROM a stream or table; CREATE MATERIALIZED VIEW … AS holds constants"
             raise InvalidQuery("the query reads nothing", hint=hint)
         return ()
+    taken: dict[str, Relation | Query] = {}
+    found = _joined(clause, select.args.get("joins") or (), context, taken)
+    check_reads(list(taken.values()), context)
+    return found
+
+
+def _joined(
+    clause: exp.Expr, joins: Sequence[exp.Join], context: Context, taken: dict[str, Relation | Query]
+) -> tuple[Joined, ...]:
+    """The parts of FROM, or of brackets in it; each one's source is added to those `taken`, under its alias."""
     check_first_table(clause.this)
     found: list[Joined] = []
-    for node in (None, *(select.args.get("joins") or ())):
+    for node in (None, *joins):
+        opened = bracketed(node) if node is not None else None
+        if opened is not None:
+            inside = _joined(exp.From(this=opened[0]), opened[1], context, taken)
+            found.append(Joined(FromItem("", "", NOWHERE, (), {}), node, inside=inside))
+            continue
         table = series(clause.this if node is None else node.this)
-        table = named(table, [each.part.alias for each in found])
+        table = named(table, list(taken))
         part = _part(table, context)
-        taken = alike(part.alias, [each.part.alias for each in found])
-        if taken is not None:
+        same = alike(part.alias, list(taken))
+        if same is not None:
             raise InvalidQuery(
                 f"two inputs are named '{part.alias}'"
-                if taken == part.alias
-                else differ_only_in_case("inputs", taken, part.alias),
+                if same == part.alias
+                else differ_only_in_case("inputs", same, part.alias),
                 hint=f"give each a name of its own: {part.name} AS other",
             ).placed(*position_of(table))
+        taken[part.alias] = part.source
         found.append(Joined(part, node, table if is_unnest(table) else None, _query_of_lateral(table)))
-    check_reads([each.part.source for each in found], context)
     return tuple(found)
 
 

@@ -124,6 +124,9 @@ class Joins:
             if self.expand:
                 self.nest_items()
             before = self.inputs
+            if joined.inside and joined.node is not None:
+                self._join_brackets(joined.inside, joined.node, before)
+                continue
             if joined.unnest is not None:
                 found = read_unnest(joined.unnest, joined.node, before)
                 self.inputs, self.expand = replace(before, parts=(*before.parts, found.part)), found.expand
@@ -281,6 +284,36 @@ class Joins:
             check_table(part, on, node)
         self.froms.append(source)
 
+    def _join_brackets(self, inside: Sequence[Joined], node: exp.Join, before: Inputs) -> None:
+        """Join what brackets hold as one input, in which the inputs keep their names.
+
+        Raises:
+            NotSupported: in CREATE STREAM and TABLE, where events look rows up, or joined by USING.
+        """
+        kind = join_type(node)
+        inner = Joins(inside, self._context, windowed=False, grouped=False)
+        asks = not self._context.pulls and node.args.get("on") is not None and node.args["on"].find(exp.Query)
+        if self._context.kind is not None or self._context.frozen or node.method or node.args.get("using") or asks:
+            raise NotSupported(
+                f"joins in brackets are joined by ON without subqueries, in a materialized view: {sql_of(node)}",
+                hint="put them into a subquery: (SELECT … FROM … JOIN …) AS name",
+            ).placed(*position_of(node))
+        if inner.outside:
+            raise _padded_outside(inside[0])
+        if inner.expand:
+            inner.nest_items()
+        source, moved = nested(Block(inner._in_text_order(), None, ()), inner.inputs, self._nested)
+        self._nested += 1
+        self.inputs = replace(
+            before,
+            parts=(*before.parts, *moved.parts),
+            merged={**before.merged, **moved.merged},
+            equated={**before.equated, **moved.equated},
+            rowkey=None,
+        )
+        part = FromItem(source.alias, source.alias, source.source, (), {})
+        self.froms.append(replace(source, join=kind, on=self._condition(node, part, before, kind)))
+
     def _condition(self, node: exp.Join, part: FromItem, before: Inputs, kind: JoinType) -> exp.Expression | None:
         using = [identifier.name for identifier in node.args.get("using") or ()]
         if node.method == NATURAL:
@@ -343,7 +376,7 @@ class Joins:
 
     def _using(self, names: list[str], part: FromItem, before: Inputs, kind: JoinType) -> exp.Expression:
         """USING (a, b): an equality each; the name alone means both columns from here on."""
-        merged = dict(self.inputs.merged)
+        merged, equated = dict(self.inputs.merged), dict(self.inputs.equated)
         tests: list[exp.Expression] = []
         for name in names:
             left = before.resolve(column(name))
@@ -352,7 +385,9 @@ class Joins:
             tests.append(condition(equal, self.inputs, "USING"))
             both = exp.Anonymous(this="COALESCE", expressions=[left.expression, right.expression])
             merged[name] = {"right": right, "full": Typed(both, left.type)}.get(kind, left)
-        self.inputs = replace(self.inputs, merged=merged)
+            holders = (each.alias for each in before.parts if name in dict(each.columns))
+            equated[name] = frozenset({*(before.equated.get(name) or holders), part.alias})
+        self.inputs = replace(self.inputs, merged=merged, equated=equated)
         return conjoined(tests)
 
     def _looks_up(self, part: FromItem, before: Inputs) -> bool:
@@ -484,7 +519,7 @@ def _pruned(source: From, read: set[Place]) -> From:
         return source
     inner = source.source
     kept = tuple(each for each in inner.outputs if (source.alias, each.name) in read or each.name in inner.key)
-    return replace(source, source=without_unread(replace(inner, outputs=kept)))
+    return replace(source, source=without_unread(replace(inner, outputs=kept or inner.outputs[:1])))
 
 
 def _padded_outside(joined: Joined | None) -> NotSupported:

@@ -239,12 +239,15 @@ def stars_of(node: exp.Expr, inputs: Inputs, naming: Naming) -> list[Item] | Non
 def _plain_star(node: exp.Expr, inputs: Inputs) -> list[Item]:
     """`*` as in SQL: all columns by their own names, that of a JOIN … USING once."""
     found: list[Item] = []
+    shown: set[str] = set()
     for part in inputs.parts:
         for item in _columns(part, node, inputs, "view"):
-            name, merged = item.output.name, inputs.merged.get(item.output.name)
+            name = item.output.name
+            merged = inputs.merged[name] if part.alias in inputs.equated.get(name, ()) else None
             if merged is None:
                 found.append(item)
-            elif all(each.output.name != name for each in found):
+            elif name not in shown:
+                shown.add(name)
                 found.append(Item(Output(name, merged.expression.copy(), merged.type), node))
     return found
 

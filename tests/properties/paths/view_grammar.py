@@ -570,16 +570,19 @@ class Views:
         made = [self._input("a")]
         for alias in "bc"[: count - 1]:
             right = self._input(alias)
-            pairs = _pairs([column for each in made for column in each.columns], right.columns)
+            join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+            commas = [place for place, each in enumerate(made) if each.join == ","]
+            # A comma binds less than JOIN: ON does not read what stands before it.
+            seen = made[commas[-1] :] if commas and join in ("RIGHT JOIN", "FULL JOIN") else made
+            pairs = _pairs([column for each in seen for column in each.columns], right.columns)
             if not pairs:
                 break
-            join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
             if self.pick.chance(8):
                 made.append(Input(alias, right.of, self.pick.one(["CROSS JOIN", ","])))
                 continue
             on: Expression = Call("=", self.pick.one(pairs), BOOLEAN)
             if self.pick.chance(20):
-                both = [column for each in (*made, right) for column in each.columns]
+                both = [column for each in (*seen, right) for column in each.columns]
                 on = Call("AND", (on, Expressions(self.pick, both, fails=False).comparison()), BOOLEAN)
             made.append(Input(alias, right.of, join, on))
         return tuple(made)
