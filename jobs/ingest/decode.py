@@ -275,10 +275,15 @@ def _of_rows(records: RowRecords, column: Column, source: Source) -> pa.Array:
         DeltaSchemaChanged, ForeignSchemaChanged: it is not the column that the source declares.
     """
     assert records.rows is not None, "of a run of rows"
-    if not records.rows.num_columns:
-        return pa.nulls(0, column.type.arrow())  # a version without rows says nothing of columns
     about = sentence("column '{}' of '{}'", Name(column.name), Name(source.name))
     changed = DeltaSchemaChanged if records.kind == "delta" else ForeignSchemaChanged
+    if column.name in records.lost:
+        raise changed(
+            f"{about} is not in {records.where}, as it was before: it was dropped or renamed",
+            hint="DROP the source with its views and CREATE it again over the table as it is now",
+        )
+    if not records.rows.num_columns:
+        return pa.nulls(0, column.type.arrow())  # a version without rows says nothing of columns
     if column.name not in records.rows.column_names and column.name not in records.texts:
         if records.known is None:
             may_lack = not {each.name for each in source.columns}.isdisjoint(records.rows.column_names)

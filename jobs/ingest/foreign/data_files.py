@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import types as t
@@ -28,7 +29,9 @@ from strandline.jobs.model.types import BaseType, SqlType
 from strandline.state_store.row_lanes import row_lanes
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -170,14 +173,20 @@ def as_type(values: pa.Array, wanted: SqlType) -> pa.Array:
         raise Misfit(str(error)) from error
 
 
-def partition_values(text: str | None, wanted: SqlType, rows: int) -> pa.Array:
+def partition_values(text: str | None, wanted: SqlType, rows: int, *, single: bool = False) -> pa.Array:
     """A column of which the log, or a folder's name, has the one value as text.
+
+    Args:
+        single: a DOUBLE is one of 32 bits over there, as those in its files are.
 
     Raises:
         Misfit: the text is no value of the column's type.
     """
     target = wanted.arrow()
-    return pa.repeat(_scalar(text, wanted, target), rows) if text else pa.nulls(rows, target)
+    if not text:
+        return pa.nulls(rows, target)
+    found = _scalar(text, wanted, pa.float32() if single else target)
+    return pa.repeat(found.cast(target), rows)
 
 
 def _scalar(text: str, wanted: SqlType, target: pa.DataType) -> pa.Scalar:
@@ -185,11 +194,11 @@ def _scalar(text: str, wanted: SqlType, target: pa.DataType) -> pa.Scalar:
         if wanted.base is BaseType.BOOLEAN:
             return pa.scalar(text.lower() == "true", target)
         if wanted.base is BaseType.BYTES:
-            return pa.scalar(text.encode("latin-1"), target)
+            return pa.scalar(text.encode(), target)
         if wanted.base is BaseType.TIMESTAMP:
             return pa.scalar(_instant(text), pa.string()).cast(pa.timestamp("us")).cast(target)
         return pa.scalar(text, pa.string()).cast(target)
-    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+    except pa.ArrowInvalid as error:
         raise Misfit(f"'{text}' is not {wanted}") from error
 
 
@@ -290,7 +299,7 @@ def _flat(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(target):
         if pa.types.is_date32(values.type):
             return values.cast(pa.timestamp("us")).cast(target)
-        # A time without zone is UTC; INT96 is read in nanoseconds, of which Delta keeps no more than microseconds.
+        # A time without zone is UTC; of nanoseconds no more than microseconds are kept.
         return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(target)
     if pa.types.is_integer(values.type) and pa.types.is_decimal(target):
         return values.cast(pa.decimal128(20, 0)).cast(target)
@@ -300,6 +309,34 @@ def _flat(values: pa.Array, target: pa.DataType) -> pa.Array:
 def named(columns: Iterable[Node]) -> dict[str, t.SqlType]:
     """{column: its type} of the columns that the language has types for."""
     return {each.name: each.type for each in columns if each.type is not None}
+
+
+def lost_names(
+    before: Sequence[Node], after: Sequence[Node], identity: Callable[[Node], object]
+) -> frozenset[str]:
+    """The columns that are no more, or are others of the same name, or have a field within them of which that holds.
+
+    Args:
+        identity: what tells a column, or field, from another one of its name.
+    """
+    now = {node.name: node for node in after}
+    return frozenset(
+        node.name
+        for node in before
+        if (found := now.get(node.name)) is None
+        or identity(found) != identity(node)
+        or lost_names(node.inner, found.inner, identity)
+    )
+
+
+def open_parquet(source: Path | io.BytesIO) -> pq.ParquetFile:
+    """A data file. Its pages are proven; the times that older writers store in twelve bytes (INT96) are read in
+    microseconds, since those of 64 bits in nanoseconds end in 2262, and a year 9999 would be another one.
+
+    Raises:
+        OSError, pa.ArrowException: it is none.
+    """
+    return pq.ParquetFile(source, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
 
 
 def path_of(text: str) -> str:

@@ -22,7 +22,9 @@ import pyarrow.parquet as pq
 from strandline.jobs.ingest.foreign.data_files import (
     conformed,
     found_in,
+    lost_names,
     named,
+    open_parquet,
     partition_values,
     path_of,
     without_shared,
@@ -138,6 +140,14 @@ class DeltaVersions:
     def is_whole(self, version: int) -> bool:
         """Always: each version follows from the one before it."""
         return True
+
+    def lost_columns(self, version: int) -> frozenset[str]:
+        """By their names in data files. Where columns are no longer mapped these are others, of the same columns."""
+        if self._table.commit(version).metadata is None:
+            return frozenset()
+        before, after = self._table.schema(version - 1), self._table.schema(version)
+        mapped = after.mapping != "none"
+        return lost_names(before.columns, after.columns, lambda node: node.physical if mapped else node.name)
 
     def check_after(self, version: int) -> None:
         """Nothing: a log does not go back."""
@@ -319,7 +329,8 @@ class _Reader:
             found = places.get(node.name)
             try:
                 if node.name in self._schema.partitions:
-                    columns[node.name] = partition_values(self._partition(body, node), node.type, rows)
+                    text = self._partition(body, node)
+                    columns[node.name] = partition_values(text, node.type, rows, single=node.said == "float")
                 elif found is None or batch is None:
                     columns[node.name] = pa.nulls(rows, node.type.arrow())
                 else:
@@ -362,7 +373,7 @@ class _Reader:
         try:
             place = self._table.path / name
             source = place if isinstance(place, Path) else io.BytesIO(place.read_bytes())
-            return pq.ParquetFile(source, page_checksum_verification=True)
+            return open_parquet(source)
         except FileNotFoundError as error:
             raise self._table.gone(self._version, f"VACUUM took the file '{name}'") from error
         except (OSError, pa.ArrowException, KeyRefused) as error:

@@ -107,6 +107,24 @@ class IcebergTable:
     def known_columns(self) -> frozenset[str]:
         return frozenset(each.name for each in self.columns)
 
+    def lost_columns(self, version: int) -> frozenset[str]:
+        """By the numbers of fields, in every schema that the table had since the version before."""
+        earlier = [number for number in self._known if number < version]
+        if version not in self._known or not earlier:
+            return frozenset()
+        schemas = self._metadata.schemas
+        places = {each.schema_id: place for place, each in enumerate(schemas)}
+        first, last = (places.get(self._known[number].schema_id) for number in (max(earlier), version))
+        if first is None or last is None or first >= last:  # a slow writer's snapshot has a schema from before
+            return frozenset()
+        lost: set[str] = set()
+        had: dict[str, int] = {}
+        for schema in schemas[first : last + 1]:
+            now = {name: schema.find_field(name).field_id for name in schema.column_names}
+            lost |= {name.partition(".")[0].lower() for name, number in had.items() if now.get(name) != number}
+            had |= now
+        return frozenset(lost)
+
     def about(self, version: int) -> str:
         found = self._known.get(version)
         return f"'{self._location}', snapshot {found.snapshot_id}" if found else f"'{self._location}', {version}"

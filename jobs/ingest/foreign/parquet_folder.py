@@ -32,7 +32,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.jobs.ingest.foreign.data_files import PATH, Node, columns_in, conformed
+from strandline.jobs.ingest.foreign.data_files import PATH, Node, columns_in, conformed, open_parquet
 from strandline.jobs.ingest.foreign.table import Changes, mark_of
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import ForeignChanged, ForeignMissing, ForeignUnsupported, ForeignVersionGone
@@ -163,6 +163,10 @@ class ParquetFolder:
         """Always: nothing is said of files that belong together."""
         return True
 
+    def lost_columns(self, version: int) -> frozenset[str]:
+        """None: columns are what their names say."""
+        return frozenset()
+
     def check_after(self, version: int) -> None:
         """Nothing: each look checks all files."""
 
@@ -253,7 +257,7 @@ def _opened(folder: LakePath, file: SeenFile) -> Any:
             source = io.BytesIO(data)
         if (now[0], _plain(now[1])) != (file.size, _plain(file.mark)):
             raise ForeignChanged(f"the file '{file.path}' of '{folder}' is not the one that was seen", hint=_AGAIN)
-        return pq.ParquetFile(source, page_checksum_verification=True)
+        return open_parquet(source)
     except FileNotFoundError as error:
         raise ForeignVersionGone(f"the file '{file.path}' of '{folder}' was removed", hint=_AGAIN) from error
     except (OSError, pa.ArrowException) as error:

@@ -177,6 +177,11 @@ class ForeignTable(Protocol):
         """True if a run may end after this version."""
         ...
 
+    def lost_columns(self, version: int) -> frozenset[str]:
+        """The columns that the version before had, and that with this one are gone, or are others of the same name:
+        the rows that are there have other values in them than those that were read."""
+        ...
+
     def check_after(self, version: int) -> None:
         """Check, before what follows a version is read, that the table's history still has it."""
         ...

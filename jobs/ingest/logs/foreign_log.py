@@ -45,6 +45,7 @@ class RowRecords(Records):
         rows: their values, by the names of the columns.
         known: the columns that the table has at its newest version; one that `rows` lacks is NULL there. None: any.
         gone: they are taken away.
+        lost: columns that the table lost with this version, or has others of that name for.
         where: table and version, for messages.
         kind: of the table.
         texts: {column: its one value} of those that are no columns of `rows`, as text.
@@ -55,6 +56,7 @@ class RowRecords(Records):
     gone: bool = False
     where: str = ""
     kind: Kind = "delta"
+    lost: frozenset[str] = frozenset()
     texts: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -149,6 +151,8 @@ class ForeignTables:
         for version in range(start // PLACES, -(-end // PLACES)):
             first, last = max(start - version * PLACES, 0), min(end - version * PLACES, PLACES)
             about = _About(version * PLACES, table.time_of(version), known, table.about(version), table.kind, mark)
+            if version > origin.first_version and (lost := table.lost_columns(version)):
+                yield replace(about.records(0, 0, Changes(_nothing())), lost=lost)
             for place, changes in _placed(table, origin, version, first):
                 if place >= last:
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,38 @@ def test_the_values_of_partitions_are_in_the_log(log: ForeignLog) -> None:
         "price": "1.20",
     }
     assert second == {"id": 2, "cat": None, "day": None, "at": None, "ok": None, "price": None}
+
+
+def test_partitions_of_floats_and_bytes_are_what_they_are_in_files(log: ForeignLog) -> None:
+    """A FLOAT of 32 bits, and the UTF-8 of a text, as Spark has them."""
+    fields = [{"name": "f", "type": "float"}, {"name": "raw", "type": "binary"}]
+    log.begin([ID, *fields], partitions=["f", "raw"])
+    log.commit(log.add("a.parquet", ids(1), partitionValues={"f": "0.1", "raw": "\u00e4\u0001"}))
+    log.commit(log.add("b.parquet", ids(2), partitionValues={"f": "NaN", "raw": ""}))
+    first, second = rows(log, 2)
+    stored = pa.array([0.1], pa.float32()).cast(pa.float64())[0].as_py()
+    assert first == {"id": 1, "f": stored, "raw": "\u00e4\u0001".encode()}
+    assert second["f"] != second["f"]
+    assert second["raw"] is None
+
+
+def test_times_of_twelve_bytes_reach_as_far_as_those_of_eight(log: ForeignLog) -> None:
+    """INT96, as Spark and Hive write times unless told otherwise; a year 9999 stands for an end that is open."""
+    far, early = datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(3, 1, 1)
+    times = pa.table({"at": [far, early, None], "all": [[far], None, []], "s": [{"x": far}, {"x": None}, None]})
+    inner = {"type": "struct", "fields": [{"name": "x", "type": "timestamp", "nullable": True, "metadata": {}}]}
+    array = {"type": "array", "elementType": "timestamp", "containsNull": True}
+    fields = [{"name": "at", "type": "timestamp"}, {"name": "all", "type": array}, {"name": "s", "type": inner}]
+    log.begin(fields)
+    added = log.add("a.parquet", times)
+    pq.write_table(times, log.path / "a.parquet", use_deprecated_int96_timestamps=True)
+    log.commit(added)
+    zoned = far.replace(tzinfo=UTC)
+    assert rows(log, 1) == [
+        {"at": zoned, "all": [zoned], "s": {"x": zoned}},
+        {"at": early.replace(tzinfo=UTC), "all": None, "s": {"x": None}},
+        {"at": None, "all": [], "s": None},
+    ]
 
 
 def test_files_from_before_a_type_was_widened_are_read_in_the_wide_one(log: ForeignLog) -> None:
