@@ -311,9 +311,7 @@ def named(columns: Iterable[Node]) -> dict[str, t.SqlType]:
     return {each.name: each.type for each in columns if each.type is not None}
 
 
-def lost_names(
-    before: Sequence[Node], after: Sequence[Node], identity: Callable[[Node], object]
-) -> frozenset[str]:
+def lost_names(before: Sequence[Node], after: Sequence[Node], identity: Callable[[Node], object]) -> frozenset[str]:
     """The columns that are no more, or are others of the same name, or have a field within them of which that holds.
 
     Args:

@@ -61,6 +61,8 @@ _HINTS: Final[Mapping[str, str]] = {
     "catalogManaged": "its newest commits are known to its catalog alone; read a copy of the table",
     "catalogOwned-preview": "its newest commits are known to its catalog alone; read a copy of the table",
 }
+_COORDINATED: Final = ("delta.coordinatedCommits.commitCoordinator", "delta.managedCommits.commitOwner")
+"""Properties of a table whose commits are not all in its log, though only writers are told so by a feature."""
 _NEWEST_PROTOCOL: Final = 3
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
 _KEPT: Final = 64
@@ -390,6 +392,13 @@ def _check_protocol(path: LakePath, version: int, schema: Schema) -> None:
         raise DeltaUnsupported(
             f"version {version} of '{path}' has the feature '{unknown[0]}', which is not read here",
             hint=_HINTS.get(unknown[0], f"ALTER TABLE … DROP FEATURE {unknown[0]}, or read a copy of the table"),
+        )
+    coordinator = next((name for name in schema.configuration if name.startswith(_COORDINATED)), None)
+    if coordinator is not None:
+        raise DeltaUnsupported(
+            f"version {version} of '{path}' has the property '{coordinator}': another service coordinates its commits, "
+            "which is not asked here",
+            hint=_HINTS["catalogManaged"],
         )
     if str(schema.metadata.get("format", {}).get("provider", "parquet")) != "parquet":
         raise DeltaUnsupported(f"version {version} of '{path}' has data files that are not Parquet")

@@ -2,7 +2,7 @@
 
     column           written as                                 told by
     DECIMAL          "AZA=", two's complement without scale     the type's scale, else DECIMAL_HANDLING = 'precise'
-                     "4.00"                                     type string, else DECIMAL_HANDLING = 'string'
+                     "4.00"; also of an INT, BIGINT, DOUBLE     type string, else DECIMAL_HANDLING = 'string'
                      {"scale": 2, "value": "AZA="}              itself
     TIMESTAMP, TIME  1700000000000                              the type's name, else TIME_PRECISION
     DATE             19700, days                                itself
@@ -50,6 +50,8 @@ TIMESTAMPS: Final = {
     "org.apache.kafka.connect.data.Timestamp": 1_000,
 }
 _NUMERIC: Final = (BaseType.DECIMAL, BaseType.DOUBLE, BaseType.INT, BaseType.BIGINT, BaseType.VARCHAR)
+_NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
+"""Values of a DOUBLE that Connect's converter writes as text."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_BYTES: Final = 64
 """Of a number: more digits than any type of ours has."""
@@ -102,16 +104,23 @@ class Reading:
             return value
         if name == DECIMAL and schema is not None:
             return _unscaled(value, (schema.get("parameters") or {}).get("scale"))
-        if wanted.base is not BaseType.DECIMAL:
+        if wanted.base is BaseType.VARCHAR or (schema is not None and schema.get("type") == "string"):
             return value
-        if schema is not None and schema.get("type") == "string":
-            return value
+        if wanted.base is BaseType.DOUBLE and value in _NO_NUMBERS:
+            return float(value)
         if self.decimals is None:
             raise Misfit(
                 f"text may be digits or bytes of a number: say {DECIMAL_HANDLING} = 'precise' or 'string', as the "
                 "connector's decimal.handling.mode does, or have the converter write schemas"
             )
-        return _unscaled(value, wanted.scale) if self.decimals == "precise" else value
+        if self.decimals == "string":
+            return value
+        if wanted.base is not BaseType.DECIMAL:
+            raise Misfit(
+                f"text is the bytes of a number whose scale is not known: declare the column as DECIMAL, not {wanted}, "
+                "or have the converter write schemas"
+            )
+        return _unscaled(value, wanted.scale)
 
     def _time(self, value: Any, wanted: SqlType, schema: Schema | None) -> Any:
         if not isinstance(value, int) or isinstance(value, bool):

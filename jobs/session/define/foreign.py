@@ -29,6 +29,7 @@ from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved
 from strandline.jobs.session.define.options import SourceOptions, allowed, error, kept_rows, time_options
+from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.syntax import CreateSource, DeclaredColumn, Option
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import SettingsError
@@ -294,8 +295,8 @@ def _widens(node: Node, wanted: SqlType) -> bool:
 def _readable(node: Node, nodes: Nodes, where: str, statement: CreateSource) -> SqlType:
     """The type of a column that the language can name and hold."""
     fits = [each for each in nodes.values() if each.type is not None and not _is_taken(each.name)]
-    listed = ", ".join(f"{each.name} {each.type}" for each in fits)
-    hint = f"name the columns to read: CREATE {statement.kind.upper()} {statement.name} ({listed}) WITH (…)"
+    listed = ", ".join(f"{quote(each.name)} {each.type}" for each in fits)
+    hint = f"name the columns to read: CREATE {statement.kind.upper()} {quote(statement.name)} ({listed}) WITH (…)"
     if node.type is None:
         what = f"column '{node.name}' of '{where}' is {node.said.upper()}, which the language does not have"
         raise NotSupported(what, line=statement.line, column=statement.column, hint=hint)

@@ -96,7 +96,7 @@ def row(number: int, text: str | None = "a", price: Any = 1.5) -> dict[str, Any]
         ({"id": 1}, {"op": "x", "after": row(1)}, ["op is \"x\", which is none of c, r, u, d, t and m"]),
         ({"id": 1}, row(1), [_ENVELOPE + ": of rows that are unwrapped VALUE_FORMAT is 'JSON'"]),
         ({"id": 1}, [1], [_ENVELOPE + ": of rows that are unwrapped VALUE_FORMAT is 'JSON'"]),
-        ({"id": 1}, {"op": "c", "after": {"id": "x"}}, ["column 'id': 'x' is not a INT"]),
+        ({"id": 1}, {"op": "c", "after": {"id": 1.5}}, ["column 'id': 1.5 is not a INT"]),
     ],
 )  # fmt: skip
 def test_each_operation_is_rows_that_come_and_go(key: Any, value: Any, expected: list[Any], wrapped: bool) -> None:
@@ -154,6 +154,25 @@ def test_decimals_as_debezium_writes_them_are_read_as_the_source_says() -> None:
     assert rows(source(DECIMAL_HANDLING="string"), change("1234")) == [(1, "a", Decimal("1234.00"))]
     (broken,) = rows(source(), change("1234"))
     assert broken.startswith("column 'price': text may be digits or bytes of a number: say DECIMAL_HANDLING")
+
+
+@pytest.mark.parametrize("plain", [t.INT, t.BIGINT, t.DOUBLE])
+def test_text_of_a_column_of_numbers_is_digits_where_that_is_said(plain: t.SqlType) -> None:
+    """`1234` is also base64 of three bytes, which are another number: an unsigned BIGINT of MySQL, or a NUMERIC."""
+    columns = (Column("id", t.INT, key=True), Column("n", plain))
+    change = ({"id": 1}, {"op": "c", "before": None, "after": {"id": 1, "n": "1234"}})
+    assert rows(source(columns, DECIMAL_HANDLING="string"), change) == [(1, 1234)]
+    (unknown,) = rows(source(columns), change)
+    assert "text may be digits or bytes of a number: say DECIMAL_HANDLING" in unknown
+    (unscaled,) = rows(source(columns, DECIMAL_HANDLING="precise"), change)
+    assert f"declare the column as DECIMAL, not {plain}" in unscaled
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_doubles_that_are_no_numbers_are_texts_of_connect(text: str) -> None:
+    columns = (Column("id", t.INT, key=True), Column("x", t.DOUBLE))
+    ((number, found),) = rows(source(columns), ({"id": 1}, {"op": "r", "after": {"id": 1, "x": text}}))
+    assert (number, str(found)) == (1, str(float(text)))
 
 
 def test_a_long_value_that_was_not_sent_is_the_one_before_or_a_dead_letter() -> None:

@@ -246,6 +246,15 @@ def test_unknown_features_are_refused_by_name(log: ForeignLog, feature: str, sai
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["coordinatedCommits.commitCoordinator-preview", "managedCommits.commitOwner-preview"])
+def test_commits_that_another_service_coordinates_are_refused(log: ForeignLog, name: str) -> None:
+    """They are known to readers by a property alone: the feature is one of writers."""
+    log.begin([ID], configuration={f"delta.{name}": "dynamodb"})
+    log.commit(log.add("a.parquet", ids(1)))
+    with pytest.raises(DeltaUnsupported, match=name):
+        rows(log, 1)
+
+
 def test_files_elsewhere_are_refused_as_a_shallow_clone(log: ForeignLog) -> None:
     log.begin([ID])
     log.commit({"add": {"path": "file:/elsewhere/a.parquet", "partitionValues": {}, "size": 1, "dataChange": True}})

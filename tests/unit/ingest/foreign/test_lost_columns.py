@@ -25,7 +25,12 @@ _INNER: Final = (("x", "px"), ("y", "py"))
 
 def column(name: str, physical: str, sql_type: Any = "long") -> dict[str, Any]:
     """Of a schema whose columns are mapped."""
-    return {"name": name, "type": sql_type, "nullable": True, "metadata": {"delta.columnMapping.physicalName": physical}}
+    return {
+        "name": name,
+        "type": sql_type,
+        "nullable": True,
+        "metadata": {"delta.columnMapping.physicalName": physical},
+    }
 
 
 def struct(*fields: tuple[str, str]) -> dict[str, Any]:
@@ -87,7 +92,9 @@ def test_a_delta_table_whose_column_is_another_one(
         world.write(2)
     for name in ("every", "keyed"):
         for _ in range(2):
-            with pytest.raises(DeltaSchemaChanged, match=f"column '{lost}' of '{name}' is not in .*version 2, as it was before"):
+            with pytest.raises(
+                DeltaSchemaChanged, match=f"column '{lost}' of '{name}' is not in .*version 2, as it was before"
+            ):
                 world.drain(name[0])
         assert [row[:3] for row in world.rows(name)] == [(1, 10, 100)]
     world.drain("f")
