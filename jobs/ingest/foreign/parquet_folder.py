@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from strandline.jobs.ingest.foreign.data_files import PATH, Node, columns_in, conformed, open_parquet
 from strandline.jobs.ingest.foreign.table import Changes, mark_of

@@ -135,7 +135,7 @@ def test_an_iceberg_table_whose_column_is_another_one(tmp_path: Path, monkeypatc
             change.add_column("n", IntegerType())
             change.add_column("more", StringType())
         world.table.append(pa.table({"Id": [3], "n": pa.array([3], pa.int32()), "more": ["x"]}))
-        with pytest.raises(ForeignSchemaChanged, match="column 'n' of 't' is not in .*, as it was before"):
+        with pytest.raises(ForeignSchemaChanged, match=r"column 'n' of 't' is not in .*, as it was before"):
             world.drain()
         assert world.ids("t") == [1, 2]
     finally:
