@@ -159,7 +159,8 @@ def test_times_of_twelve_bytes_reach_as_far_as_those_of_eight(log: ForeignLog) -
     times = pa.table(values, schema=schema)
     inner = {"type": "struct", "fields": [{"name": "x", "type": "timestamp", "nullable": True, "metadata": {}}]}
     array = {"type": "array", "elementType": "timestamp", "containsNull": True}
-    fields = [{"name": "at", "type": "timestamp"}, {"name": "all", "type": array}, {"name": "s", "type": inner}]
+    fields: list[dict[str, Any]] = [{"name": "at", "type": "timestamp"}]
+    fields += [{"name": "all", "type": array}, {"name": "s", "type": inner}]
     log.begin(fields)
     added = log.add("a.parquet", times)
     pq.write_table(times, log.path / "a.parquet", use_deprecated_int96_timestamps=True)
