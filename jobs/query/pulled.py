@@ -292,7 +292,7 @@ _TYPES: Final = {
 }
 """PostgreSQL's own names where they are not the language's in small letters."""
 _CALLS: Final = {
-    "INSTR": "position",
+    "LOCATE": "position",
     **dict.fromkeys(("JSON_GET", "JSON_GET_TEXT", "JSON_PATH", "JSON_PATH_TEXT", "REGEXP_LIKE"), ""),
 }
 """PostgreSQL's names of calls that are written in another way there; its operators have none."""

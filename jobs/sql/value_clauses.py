@@ -29,7 +29,7 @@ from strandline.jobs.sql.time_clauses import INTERVAL_UNITS, IntervalNode, TimeC
 
 # Parser rules for operators and calls that PostgreSQL and the standard write in words and signs: each becomes a call.
 #
-#     POSITION(a IN b)                       INSTR(b, a)
+#     POSITION(a IN b)                       LOCATE(a, b)
 #     SUBSTRING(a FROM 2 FOR 3)              SUBSTRING(a, 2, 3); of a text in its place, what that expression matches
 #     TRIM(LEADING 'x' FROM a)               LTRIM(a, 'x')
 #     FLOOR(at TO HOUR)                      DATE_TRUNC(at, HOUR)
@@ -73,7 +73,7 @@ class OperatorClauses(TimeClauses):
         sought = self._parse_bitwise()
         if not self._match(TokenType.IN):
             self.raise_error("expected POSITION(sought IN text)")
-        return self._called("INSTR", [self._parse_bitwise(), sought], name)
+        return self._called("LOCATE", [sought, self._parse_bitwise()], name)
 
     def _substring(self) -> exp.Expression:
         """The rest of SUBSTRING(text FROM place FOR length), or of a call with commas."""

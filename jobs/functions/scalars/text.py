@@ -314,6 +314,8 @@ TEXT = (
         instead=((BaseType.BYTES, "BYTES_CONCAT_WS"),),
     ),
     Scalar("REPLACE", takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR), "replace"),
+    # SQL's: of NULL it is NULL, where ksqlDB's INSTR is 0.
+    Scalar("STRPOS", takes(t.INT, t.VARCHAR, t.VARCHAR), "instr", "CAST(instr({0}, {1}) AS INTEGER)"),
     Scalar("INSTR", takes(t.INT, t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=2), _instr_spark, _instr_duckdb),
     Scalar(
         "LPAD", _PAD, _PADDED.replace("FUNCTION", "lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),), fails=too_long

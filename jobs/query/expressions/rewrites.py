@@ -401,7 +401,6 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "NVL2": _nvl2,
     "ZEROIFNULL": _zero_if_null,
     "DECODE": _decoded,
-    "STRPOS": _older(None, "INSTR"),
     "XOR": _xor,
     **PLAIN_TIMES,
     **DIFFERENCES,
