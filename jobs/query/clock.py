@@ -41,7 +41,9 @@ def _instant(moment: dt.datetime) -> str:
 _MOMENTS: Final[Mapping[str, tuple[SqlType, Callable[[dt.datetime], str]]]] = {
     **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "GETDATE"), (t.TIMESTAMP, _instant)),
     **dict.fromkeys(("TRANSACTION_TIMESTAMP", "STATEMENT_TIMESTAMP", "CLOCK_TIMESTAMP"), (t.TIMESTAMP, _instant)),
-    "CURRENT_DATE": (t.DATE, lambda moment: moment.strftime("%Y-%m-%d")),
+    # Materialize's; Oracle's, Spark's and MySQL's: in UTC, as all of them.
+    **dict.fromkeys(("MZ_NOW", "SYSTIMESTAMP", "GETUTCDATE", "UTC_TIMESTAMP"), (t.TIMESTAMP, _instant)),
+    **dict.fromkeys(("CURRENT_DATE", "TODAY", "CURDATE"), (t.DATE, lambda moment: moment.strftime("%Y-%m-%d"))),
     **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), (t.TIME, lambda moment: moment.strftime("%H:%M:%S"))),
     "UNIX_TIMESTAMP": (t.BIGINT, lambda moment: str((moment - _EPOCH) // dt.timedelta(milliseconds=1))),
     "UNIX_DATE": (t.INT, lambda moment: str((moment - _EPOCH).days)),

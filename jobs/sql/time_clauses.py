@@ -10,7 +10,8 @@ Lengths are milliseconds from here on. The parts of a WINDOW may come in any ord
 
 INTERVAL: a length of time as a node of the tree, and its text.
 
-    INTERVAL '1' DAY, INTERVAL 90 MINUTES, INTERVAL '1 day 2 hours', INTERVAL '-3 months'
+    INTERVAL '1' DAY, INTERVAL 90 MINUTES, INTERVAL '1 day 2 hours', INTERVAL '-3 months', INTERVAL 1 DAY 2 HOURS
+    INTERVAL '1 02:03:04' DAY TO SECOND, INTERVAL '1-2' YEAR TO MONTH, INTERVAL '1d 2h', INTERVAL 'P1DT2H'
 
 A length is months and milliseconds apart: a month has no length of its own. It is no value of a column: it is added to
 and subtracted from dates and times, and gives their functions a length.
@@ -19,6 +20,7 @@ and subtracted from dates and times, and gives their functions a length.
 from __future__ import annotations
 
 import re
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 from sqlglot import exp, generator, parser
@@ -167,7 +169,33 @@ _DAYS = {name: length for unit, length in UNITS.items() if unit != "YEAR" for na
 _MONTHS = {"MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12}
 INTERVAL_UNITS = (*_DAYS, *_MONTHS)
 """The units of an INTERVAL."""
-_PART = re.compile(r"\s*([+-]?[0-9]+)\s*([A-Za-z]+)")
+_SHORT = {
+    **dict.fromkeys(("S", "SEC", "SECS"), "SECOND"),
+    **dict.fromkeys(("M", "MIN", "MINS"), "MINUTE"),
+    **dict.fromkeys(("H", "HR", "HRS"), "HOUR"),
+    **dict.fromkeys(("MS", "MSEC", "MSECS"), "MILLISECOND"),
+    **dict.fromkeys(("MON", "MONS"), "MONTH"),
+    **dict.fromkeys(("Y", "YR", "YRS"), "YEAR"),
+    "D": "DAY",
+    "W": "WEEK",
+}
+"""Units as a text may say them, in PostgreSQL's words: `m` is a minute."""
+_PART = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)")
+_CLOCK = re.compile(r"\s*([+-]?)([0-9]+):([0-9]{1,2})(?::([0-9]{1,2}(?:\.[0-9]+)?))?(?=\s|$)")
+_ISO = re.compile(r"P(?=.)((?:[+-]?[0-9.]+[YMWD])*)(?:T((?:[+-]?[0-9.]+[HMS])+))?", re.IGNORECASE)
+_FIELDS: dict[tuple[str, str], tuple[re.Pattern[str], tuple[str, ...]]] = {
+    fields: (re.compile(rf"\s*([+-]?){pattern}\s*"), units)
+    for fields, pattern, units in (
+        (("YEAR", "MONTH"), r"([0-9]+)-([0-9]+)", ("YEAR", "MONTH")),
+        (("DAY", "HOUR"), r"([0-9]+) +([0-9]+)", ("DAY", "HOUR")),
+        (("DAY", "MINUTE"), r"([0-9]+) +([0-9]+):([0-9]+)", ("DAY", "HOUR", "MINUTE")),
+        (("DAY", "SECOND"), r"([0-9]+) +([0-9]+):([0-9]+):([0-9.]+)", ("DAY", "HOUR", "MINUTE", "SECOND")),
+        (("HOUR", "MINUTE"), r"([0-9]+):([0-9]+)", ("HOUR", "MINUTE")),
+        (("HOUR", "SECOND"), r"([0-9]+):([0-9]+):([0-9.]+)", ("HOUR", "MINUTE", "SECOND")),
+        (("MINUTE", "SECOND"), r"([0-9]+):([0-9.]+)", ("MINUTE", "SECOND")),
+    )
+}
+"""{(first, last unit): the text of an INTERVAL first TO last, and its units}."""
 
 
 class IntervalNode(exp.Expression):
@@ -181,20 +209,67 @@ class IntervalNode(exp.Expression):
         return int(self.args["months"].name), int(self.args["milliseconds"].name)
 
 
-def interval_of(text: str, unit: str | None = None) -> IntervalNode | None:
-    """The interval of a text: a number for `unit`, or numbers each with its unit; None when it is neither."""
+def interval_of(text: str, unit: str | None = None, until: str | None = None) -> IntervalNode | None:
+    """The interval of a text; None where it is none.
+
+    Args:
+        text: a number for `unit`; or numbers, each with its unit, and a time of hours (`1 day 02:30:00`); or ISO 8601's
+            (`P1DT2H`).
+        until: the text has each unit from `unit` to this one, as in `'1 02:03:04' DAY TO SECOND`.
+    """
+    if until is not None:
+        return _of_fields(text, (unit or "").upper().removesuffix("S"), until.upper().removesuffix("S"))
+    iso = _ISO.fullmatch(text.strip()) if unit is None else None
+    if iso is not None:
+        days, times = (re.findall(r"([+-]?[0-9.]+)([A-Za-z])", part or "") for part in iso.groups())
+        named = [(number, {"M": "MON"}.get(short.upper(), short)) for number, short in days] + times
+        return _sum([(number, _unit_of(short)) for number, short in named])
     if unit is not None:
         text = f"{text} {unit}"
-    months = milliseconds = place = 0
+    parts: list[tuple[str, str | None]] = []
+    place = 0
     while place < len(text.rstrip()):
-        match = _PART.match(text, place)
-        if match is None or match.group(2).upper() not in INTERVAL_UNITS:
+        if (clock := _CLOCK.match(text, place)) is not None:
+            sign, hours, minutes, seconds = clock.groups()
+            parts += [(sign + hours, "HOUR"), (sign + minutes, "MINUTE"), (sign + (seconds or "0"), "SECOND")]
+            place = clock.end()
+        elif (match := _PART.match(text, place)) is not None:
+            parts.append((match.group(1), _unit_of(match.group(2))))
+            place = match.end()
+        else:
             return None
-        number, word = int(match.group(1)), match.group(2).upper()
-        months += number * _MONTHS.get(word, 0)
-        milliseconds += number * _DAYS.get(word, 0)
-        place = match.end()
-    return _node(months, milliseconds) if place else None
+    return _sum(parts)
+
+
+def _of_fields(text: str, first: str, last: str) -> IntervalNode | None:
+    pattern, units = _FIELDS.get((first, last), (None, ()))
+    found = pattern.fullmatch(text) if pattern is not None else None
+    if found is None:
+        return None
+    sign, *numbers = found.groups()
+    return _sum([(sign + number, unit) for number, unit in zip(numbers, units, strict=True)])
+
+
+def _unit_of(word: str) -> str | None:
+    name = word.upper()
+    return name if name in INTERVAL_UNITS else _SHORT.get(name)
+
+
+def _sum(parts: list[tuple[str, str | None]]) -> IntervalNode | None:
+    """The length that numbers, each with its unit, come to: whole months and milliseconds, or None."""
+    months = milliseconds = Decimal(0)
+    for number, unit in parts:
+        if unit is None:
+            return None
+        try:
+            value = Decimal(number)
+        except InvalidOperation:
+            return None
+        months += value * _MONTHS.get(unit, 0)
+        milliseconds += value * _DAYS.get(unit, 0)
+    if not parts or months % 1 or milliseconds % 1:
+        return None
+    return _node(int(months), int(milliseconds))
 
 
 def _node(months: int, milliseconds: int) -> IntervalNode:

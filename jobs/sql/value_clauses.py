@@ -295,7 +295,7 @@ class ValueClauses(OperatorClauses):
 
     COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
         TokenType.DOT: None,
-        TokenType.DCOLON: lambda self, this, to: self.expression(exp.Cast(this=this, to=to)),
+        TokenType.DCOLON: lambda self, this, to: self._cast_to(self.expression(exp.Cast(this=this, to=to))),
     }
 
     def _extract(self) -> exp.Expression:
@@ -395,22 +395,67 @@ class ValueClauses(OperatorClauses):
         if self._curr.text.upper() == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
             self._advance()
             return self._interval()
+        if self._curr.text.upper() == "INTERVAL" and following is TokenType.DASH and self._signed_length():
+            self._advance(2)
+            return self._interval("-")
         known = TYPE_SYNONYMS.get(self._curr.text.upper()) if following is TokenType.STRING else None
         if known is not None and self._curr.token_type is TokenType.VAR:
             self._advance()  # timestamptz '2024-05-01 10:00:00+02'
             return self.expression(exp.Cast(this=self._parse_primary(), to=exp.DataType(this=known)))
         return super()._parse_type(parse_interval, fallback_to_identifier)
 
-    def _interval(self) -> IntervalNode:
-        """The length after INTERVAL."""
+    def _interval(self, sign: str = "") -> IntervalNode:
+        """The length after INTERVAL, and after a sign that stands before its number."""
         self._advance()
         number = self._prev
+        text, unit, until = sign + number.text, self._interval_unit(), None
+        if unit is not None and self._match_text_seq("TO"):
+            until = self._interval_unit()
+        elif unit is not None:  # INTERVAL 1 DAY 2 HOURS
+            following = (TokenType.STRING, TokenType.NUMBER)
+            while self._curr and self._curr.token_type in following and self._next_is(INTERVAL_UNITS):
+                self._advance()
+                text, unit = f"{text} {unit} {self._prev.text}", self._interval_unit()
+        return self._interval_length(text, unit, until, number)
+
+    def _interval_unit(self) -> str | None:
+        """The unit after a number, whose digits (`SECOND(3)`) say nothing of a constant; None where there is none."""
         unit = self._prev.text if self._match_texts(INTERVAL_UNITS) else None
-        found = interval_of(number.text, unit)
+        if unit is not None and self._number_follows(1) and self._match(TokenType.L_PAREN):
+            self._advance()
+            self._match_r_paren()
+        return unit
+
+    def _next_is(self, words: Sequence[str]) -> bool:
+        return bool(self._next) and self._next.text.upper() in words
+
+    def _signed_length(self) -> bool:
+        """True if `INTERVAL -1 DAY` is that: a column of that name may be less one as well."""
+        unit = self._tokens[self._index + 3 : self._index + 4]
+        return self._number_follows(2) and bool(unit) and unit[0].text.upper() in INTERVAL_UNITS
+
+    def _number_follows(self, tokens: int) -> bool:
+        """True if the token so many places on is a number."""
+        place = self._index + tokens
+        return place < len(self._tokens) and self._tokens[place].token_type is TokenType.NUMBER
+
+    def _interval_length(self, text: str, unit: str | None, until: str | None, place: Token) -> IntervalNode:
+        found = interval_of(text, unit, until)
         if found is None:
-            self.raise_error("expected a length of time, such as INTERVAL '1' DAY or INTERVAL '2 hours'", number)
+            self.raise_error("expected a length of time, such as INTERVAL '1' DAY or INTERVAL '2 hours'", place)
             return IntervalNode()
         return found
+
+    def _cast_to(self, cast: exp.Expr) -> exp.Expr:
+        """A CAST as it stands; of a constant text to INTERVAL the length that it says."""
+        value, wanted = cast.this, cast.args.get("to")
+        is_length = isinstance(wanted, exp.DataType) and str(wanted.args.get("kind")).upper() == "INTERVAL"
+        if is_length and isinstance(value, exp.Literal) and value.is_string:
+            return self._interval_length(value.name, None, None, self._prev)
+        return cast
+
+    def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
+        return self._cast_to(super()._parse_cast(strict, safe))
 
     def _parse_struct_types(self, type_required: bool = False) -> exp.Expr | None:
         # A field is a name and a type; sqlglot's rule takes a name that CREATE TYPE gave for the end of the field.
