@@ -213,6 +213,9 @@ def bracketed(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
     joins = [*(first.args.get("joins") or ()), *(inside.args.get("joins") or () if first is not inside else ())]
     first = first.copy()
     first.set("joins", None)
+    if isinstance(first, exp.Table) and isinstance(first.this, exp.Values):  # so the parser reads VALUES there
+        first.this.set("alias", first.args.get("alias"))
+        first = first.this
     deeper = bracketed(exp.From(this=first))
     return (first, joins) if deeper is None else (deeper[0], [*deeper[1], *joins])
 

@@ -48,6 +48,7 @@ VIEWS = (
     "SELECT k, COUNT(*) AS c FROM s GROUP BY ALL",
     "SELECT k FROM s ORDER BY v LIMIT 3 OFFSET 2",
     "SELECT s.k FROM s JOIN t JOIN u ON t.id = u.id ON s.k = t.k",
+    "SELECT q.k FROM t JOIN ((SELECT k FROM s) AS q LEFT JOIN u ON q.k = u.k) ON q.k = t.k",
     "SELECT t.*, u.n FROM t LEFT JOIN u ON t.id = u.id",
     "SELECT t.n AS a, u.n AS b FROM t JOIN u USING (id)",
     "SELECT q.k, p.c FROM s AS q JOIN (SELECT k, COUNT(*) AS c FROM s GROUP BY k) AS p ON q.k = p.k",

@@ -139,24 +139,6 @@ QUERIES = (
     "SELECT t.k, u.n FROM t JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id",
     "SELECT t.k, u.n FROM (t LEFT JOIN u ON t.id = u.id) JOIN c ON c.k = t.k WHERE t.n > 1",
     "SELECT t.k, u.n FROM t JOIN u JOIN c ON u.k = c.k ON t.id = u.id",
-    "SELECT t.id, u.n, c.k FROM t LEFT JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id",
-    "SELECT t.id, u.n, c.k FROM t FULL JOIN (u LEFT JOIN c ON u.k = c.k) ON t.id = u.id AND u.n > 1",
-    "SELECT t.id, u.n, c.k AS ck FROM t RIGHT JOIN (u FULL JOIN c ON u.k = c.k) ON t.id = u.id",
-    "SELECT t.id, b.k FROM t JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id RIGHT JOIN c AS b ON b.k = t.k",
-    "SELECT t.id FROM t LEFT JOIN ((u LEFT JOIN c ON u.k = c.k)) ON t.id = u.id",
-    "SELECT t.id, u.id AS i FROM ((t LEFT JOIN c ON t.k = c.k) LEFT JOIN (u FULL JOIN c AS d ON u.k = d.k)"
-    " ON t.n = u.n)",
-    "SELECT t.id, u.id AS i, c.k FROM t LEFT JOIN (u CROSS JOIN c) ON t.id = u.id",
-    # a comma binds less than JOIN
-    "SELECT t.id, u.n, c.k FROM t, u FULL JOIN c ON u.k = c.k",
-    "SELECT t.id, u.n, c.k FROM t, u RIGHT JOIN c ON u.k = c.k WHERE t.k = c.k",
-    "SELECT COUNT(*) AS a, SUM(t.n) AS b FROM t, (SELECT * FROM u WHERE n > 1) AS u RIGHT JOIN c ON u.k = c.k, c AS d"
-    " GROUP BY c.k",
-    "SELECT c.k FROM c, t LEFT JOIN u USING (id), (VALUES (1), (2)) AS v (z)"
-    " RIGHT JOIN (SELECT 2 AS z) AS w ON v.z = w.z",
-    "SELECT t.id, (SELECT MAX(u.n) FROM t AS a, u RIGHT JOIN c ON u.k = c.k) AS m FROM t",
-    "SELECT a.id AS i, b.id AS j, b.n, c.n AS m FROM t AS a, t AS b JOIN u AS c USING (id)",
-    "SELECT a.k, b.id, c.m FROM c AS a, t AS b NATURAL JOIN (SELECT id, n AS m FROM u) AS c",
     # aggregates
     "SELECT k, BIT_AND(n) AS a, BIT_OR(n) AS b, BIT_XOR(n) AS c, MODE(n) AS e FROM t GROUP BY k",
     "SELECT n, STRING_AGG(k, ', ' ORDER BY id DESC) AS a, STRING_AGG(k, '''') AS b FROM t GROUP BY n",
