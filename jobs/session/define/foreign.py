@@ -24,7 +24,14 @@ from strandline.jobs.ingest.foreign.table import Origin, of_folder, origin_of
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import FOREIGN_OPTIONS, RETENTION_OPTIONS, Column, Source
-from strandline.jobs.model.errors import ForeignMissing, NotSupported, OptionRefused, TypeMismatch, UnknownName
+from strandline.jobs.model.errors import (
+    DeltaVersionGone,
+    ForeignMissing,
+    NotSupported,
+    OptionRefused,
+    TypeMismatch,
+    UnknownName,
+)
 from strandline.jobs.model.tables import WINDOW_BOUNDS
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.query.clauses.select_list import is_reserved
@@ -85,14 +92,14 @@ def resolved(statement: CreateSource, catalog: Catalog, lake: LakeLayout, settin
     start = _option(statement, _START)
     if start is not None and not re.fullmatch(r"\d{1,19}", start.value):
         raise error(OptionRefused, start, f"{_START} is a version of the table, 0 or more, not '{start.value}'")
-    columns = statement.columns
+    columns = _keyed(statement)
     if existing is not None and not columns and _keys(statement) == existing.key:
         columns = declared(existing.columns, statement)
     known = existing.topic if existing is not None else _begun(statement, lake, place.name, location)
     origin = origin_of(known) if known is not None else None
     table = _Place(place.name, location, settings.storage.options())
     if not columns or existing is None:
-        columns = _columns(statement, table)
+        columns = _columns(replace(statement, columns=columns), table)
     others = tuple(each for each in statement.options if each.name not in (place.name, _KEY, _START))
     if place.name == _PARQUET:
         record = origin.record if origin is not None else uuid4().hex
@@ -115,6 +122,8 @@ def _started(statement: CreateSource, table: _Place, existing: Source | None, or
     with_rows = _WITH_ROWS if statement.kind == "stream" and said is None else ""
     if table.option == _DELTA:
         if said is not None:
+            if existing is None and origin is None:
+                _check_start(said, statement, table)
             return said
         version = str(origin.version if origin is not None and origin.snapshot else table.delta().head())
         return Option(_START, f"{version}{with_rows}")
@@ -127,6 +136,33 @@ def _started(statement: CreateSource, table: _Place, existing: Source | None, or
         number = origin.version
     place = said or Option(_START, "")
     return replace(place, value=f"{snapshot}{_NUMBER}{number}{with_rows}")
+
+
+def _check_start(start: Option, statement: CreateSource, table: _Place) -> None:
+    """Check that a new source over a Delta table can begin with the version that is said.
+
+    Raises:
+        OptionRefused: there is no such version yet; a stream may begin with the next one.
+        DeltaVersionGone: the log does not reach back that far any more.
+    """
+    delta, version = table.delta(), int(start.value)
+    head = delta.head()
+    if version > head + (statement.kind == "stream"):
+        raise error(
+            OptionRefused,
+            start,
+            f"'{table.location}' has no version {version} yet: the newest is {head}",
+            f"CREATE STREAM … WITH (…, {_START} = {head + 1}) begins with what is written next",
+        )
+    if version > head:
+        return
+    try:
+        delta.schema(version)
+    except DeltaVersionGone as gone:
+        raise DeltaVersionGone(
+            f"version {version} of '{table.location}' cannot be read any more: {gone.message}",
+            hint=f"without {_START} it begins with version {head}, the newest",
+        ) from gone
 
 
 def foreign_options(statement: CreateSource, columns: tuple[Column, ...], options: Sequence[Option]) -> SourceOptions:
@@ -213,6 +249,28 @@ def _keys(statement: CreateSource) -> tuple[str, ...]:
     """The columns that KEY names."""
     option = _option(statement, _KEY)
     return tuple(name.strip().lower() for name in option.value.split(",")) if option is not None else ()
+
+
+def _keyed(statement: CreateSource) -> tuple[DeclaredColumn, ...]:
+    """The declared columns, those that KEY names as the key.
+
+    Raises:
+        UnknownName: KEY names a column that is not declared.
+        OptionRefused: another key is declared at the columns.
+    """
+    option, keys = _option(statement, _KEY), _keys(statement)
+    if option is None or not statement.columns:
+        return statement.columns
+    names = {each.name for each in statement.columns}
+    missing = next((name for name in keys if name not in names), None)
+    if missing is not None:
+        raise UnknownName.among("column", missing, names, line=option.line, column=option.column)
+    keyed = {each.name for each in statement.columns if each.key is not None}
+    if keyed and keyed != set(keys):
+        what = f"the key is {', '.join(sorted(keyed))} by its columns, and {', '.join(keys)} by {_KEY}"
+        raise error(OptionRefused, option, what, "declare it in one of the two places")
+    word: Literal["PRIMARY KEY", "KEY"] = "PRIMARY KEY" if statement.kind == "table" else "KEY"
+    return tuple(replace(each, key=word) if each.name in keys else each for each in statement.columns)
 
 
 def _begun(statement: CreateSource, lake: LakeLayout, option: str, location: str) -> str | None:

@@ -244,6 +244,18 @@ def test_a_column_of_another_type_stops_the_source(tmp_path: Path) -> None:
         ("CREATE TABLE t (nix INT) WITH (DELTA = '@')", UnknownName, "unknown column 'nix'"),
         ("CREATE TABLE t (n BIGINT) WITH (DELTA = '@')", TypeMismatch, "column 'n' is INT in"),
         ("CREATE TABLE t WITH (DELTA = '@', START_VERSION = 'x')", OptionRefused, "START_VERSION is a version"),
+        (
+            "CREATE TABLE t WITH (DELTA = '@', START_VERSION = 1)",
+            OptionRefused,
+            "has no version 1 yet: the newest is 0",
+        ),
+        ("CREATE STREAM t WITH (DELTA = '@', START_VERSION = 2)", OptionRefused, "has no version 2 yet"),
+        ("CREATE TABLE t (id BIGINT) WITH (DELTA = '@', KEY = 'n')", UnknownName, "unknown column 'n'"),
+        (
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, n INT) WITH (DELTA = '@', KEY = 'n')",
+            OptionRefused,
+            "the key is id by its columns, and n by KEY",
+        ),
         ("CREATE TABLE t WITH (DELTA = '@', PARTITIONS = 3)", OptionRefused, "PARTITIONS is not an option"),
     ],
 )
@@ -251,6 +263,43 @@ def test_what_a_statement_may_not_say(world: World, statement: str, error: type[
     with pytest.raises(error, match=said):
         world.run(statement)
     assert Catalog(LakeLayout(world.settings.lake)).names() == ()
+
+
+def test_key_is_that_of_declared_columns_too(world: World) -> None:
+    text = "CREATE TABLE t (id BIGINT, n INT) WITH (DELTA = '@', KEY = 'ID')"
+    world.run(text)
+    assert world.source().key == ("id",)
+    world.run(text)
+    world.run("CREATE TABLE same (id BIGINT PRIMARY KEY) WITH (DELTA = '@', KEY = 'id')")
+    assert world.source("same").key == ("id",)
+
+
+def test_a_source_begins_with_a_version_that_can_be_read(world: World) -> None:
+    for number in (3, 4):
+        world.write(number)
+    DeltaTable(world.theirs).create_checkpoint()
+    (world.theirs / "_delta_log" / f"{0:020d}.json").unlink()
+    for kind in ("TABLE", "STREAM"):
+        with pytest.raises(DeltaVersionGone, match=r"version 1 of .* cannot be read any more") as gone:
+            world.run(f"CREATE {kind} t WITH (DELTA = '@', START_VERSION = 1)")
+        assert "begins with version 2" in str(gone.value.hint)
+    world.run("CREATE STREAM next WITH (DELTA = '@', START_VERSION = 3)")
+    world.write(5)
+    world.drain()
+    assert world.ids("next") == [5]
+
+
+def test_names_of_the_hint_can_be_given_as_they_stand(tmp_path: Path) -> None:
+    world, log = World(tmp_path), ForeignLog(tmp_path / "theirs")
+    log.begin(
+        [{"name": "my id", "type": "long"}, {"name": "select", "type": "long"}, {"name": "_offset", "type": "long"}]
+    )
+    with pytest.raises(NotSupported, match=r"column '_offset' of .* has a name that is reserved here") as refused:
+        world.run("CREATE TABLE t WITH (DELTA = '@')")
+    said = str(refused.value.hint).partition("CREATE TABLE t ")[2]
+    assert said == "(`my id` BIGINT, `select` BIGINT) WITH (…)"
+    world.run("CREATE TABLE t " + said.replace("…", "DELTA = '@'"))
+    assert [each.name for each in world.source().columns] == ["my id", "select"]
 
 
 def test_a_type_that_the_language_lacks_is_refused_by_column(tmp_path: Path) -> None:
