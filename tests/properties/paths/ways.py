@@ -54,6 +54,7 @@ from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.replica import Replica
 from strandline.state_store.replicas.state import Layout
 from strandline.state_store.replicas.store import MemoryStore
+from tests.properties.paths.expressions import text
 from tests.properties.paths.values import VALUES, Rows, rows_of
 from tests.properties.paths.views import Block, Having, SetOperation
 from tests.support.arrow_table import ArrowTable
@@ -117,12 +118,15 @@ def can_be_pulled(query: Query) -> bool:
 
 
 def pulled_select(at: At) -> Rows:
-    """The rows of the view's own SELECT as a pull query.
+    """The rows of the view's own SELECT as a pull query, which has a group of NULL also where the view is ksqlDB's.
 
     Raises:
         StrandlineError: an expression fails on a row.
     """
-    return _pulled(at, at.view.query.sql)
+    query = at.view.query
+    if isinstance(query, Block) and query.keys_are_there:
+        query = replace(query, having=" AND ".join(f"{text(each)} IS NOT NULL" for each in query.group or ()))
+    return _pulled(at, query.sql)
 
 
 def _pulled(at: At, sql: str) -> Rows:
