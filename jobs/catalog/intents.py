@@ -42,9 +42,11 @@ from strandline.state_store.files import make_folder, remove_file, remove_folder
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
-from strandline.state_store.stored_state import of_members
+from strandline.state_store.stored_state import members_in, of_members, sealed_members
 
 FORMAT = 1
+_SEALED_FORMAT = 2
+"""Of replacements: since then they have a checksum. Those of format 1, begun before, are read as they are."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ def put_replacement(replacement: Replacement, lake: LakeLayout) -> None:
     body = json.loads(to_json(0, replacement.definition))
     decided = {"epoch": replacement.epoch, "table": replacement.table, "refused": replacement.refused}
     stays = {"shared": replacement.shared, "unproved": replacement.unproved}
-    document = {"format": FORMAT, **decided, **stays, "next": body}
+    document = {"format": _SEALED_FORMAT, **decided, **stays, "next": body}
     failpoint("before-replacement-intent")
-    replace_file(_replacement_file(replacement.name, lake), json.dumps(document, ensure_ascii=False).encode())
+    replace_file(_replacement_file(replacement.name, lake), sealed_members(document))
     sync_folder(lake.catalog)
     failpoint("after-replacement-intent")
 
@@ -155,8 +157,11 @@ def _read_replacement(path: LakePath) -> Replacement | None:
         return None
     try:
         document = json.loads(data)
+        if document["format"] != FORMAT:
+            # The epoch and the table say whether the swap is done: a flipped bit of them must not decide it.
+            document = members_in(data)
         definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path)).definition
-        if document["format"] != FORMAT or not isinstance(definition, Source | View):
+        if document["format"] not in (FORMAT, _SEALED_FORMAT) or not isinstance(definition, Source | View):
             return None
         table, shared = document.get("table", ""), tuple(document.get("shared", ()))
         return Replacement(definition, document["epoch"], document["refused"], table, shared, document.get("unproved"))

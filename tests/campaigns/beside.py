@@ -22,7 +22,8 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import Approval, read_approval, write_approval
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.topics import remember, remembered
-from strandline.jobs.model.definitions import Source
+from strandline.jobs.ivm.compiled import _KNOWN, compiled, plan_to_json
+from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
 from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 BESIDE: Final = (
     "definitions.json",
+    "compiled",
     "topics.json",
     "begun",
     "leases",
@@ -92,6 +94,7 @@ def beside(part: str, lake: LakeLayout) -> Iterator[tuple[str, Callable[[], obje
     folder = on_disk(lake.root) / "beside"
     questions: dict[str, dict[str, Callable[[], object]]] = {
         "definitions.json": {"definitions": partial(_definitions, lake)},
+        "compiled": {name: partial(_plan, lake, name) for name in ("averages", "placed", "sensors")},
         "topics.json": {"kind": partial(remembered, lake)},
         "begun": {"marks": lambda: sorted(heads.marked(lake)), "identities": partial(_identities, lake)},
         "leases": {"living": partial(living, lake.table("averages"), 0)},
@@ -111,6 +114,15 @@ def _definitions(lake: LakeLayout) -> object:
     catalog = Catalog(lake)
     catalog.check_pipeline("campaign")
     return list(catalog.definitions())
+
+
+def _plan(lake: LakeLayout, name: str) -> object:
+    """The plan as a process finds it that begins now: the stored one, or, where that is damaged, one made anew."""
+    _KNOWN.clear()
+    catalog = Catalog(lake)
+    definition = catalog.get(name)
+    assert isinstance(definition, View | Source)
+    return plan_to_json(compiled(definition, catalog))
 
 
 def _identities(lake: LakeLayout) -> object:

@@ -24,6 +24,7 @@ _KINDS: Mapping[str, str] = {
     "topic.json": r"topics/readings/topic\.json",
     "segment": r"topics/readings/\d{20}\.log",
     "registry file": r"registry/.+\.json",
+    "compiled plan": r"compiled/[^/]+\.json",
     "list of definitions": r"definitions\.json",
     "kind of topics": r"topics\.json",
     "mark of a table": r"begun/[^/]+\.json",
