@@ -17,7 +17,7 @@ join whatever the others are. The other inputs are read whole by every part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,26 +77,35 @@ def spread_rule(stage: Stage, rows: Mapping[str, int]) -> SpreadRule | None:
     """
     if isinstance(stage, RecursiveStage):
         return None
-    dealt, many, whole = set(), 0, 0
-    for core in body_of(stage):
-        alias = _dealt(core, rows)
-        if alias is None:
-            return None
-        for each in core.inputs:
-            count = rows[each.relation.name]
-            many, whole = (many + count, whole) if each.alias == alias else (many, whole + count)
-        dealt.add(alias)
+    dealt = _dealt(body_of(stage), rows)
+    if dealt is None:
+        return None
+    read = [(each.alias in dealt, rows[each.relation.name]) for core in body_of(stage) for each in core.inputs]
+    many, whole = (sum(count for is_dealt, count in read if is_dealt is asked) for asked in (True, False))
     try:
         part, meet, bucket = _texts(stage, engine_of(_DIALECT))
     except StrandlineError:
         return None  # DuckDB lacks a function
-    return SpreadRule(frozenset(dealt), many, whole, part, meet, bucket, late_rows(stage, _DIALECT, None))
+    return SpreadRule(dealt, many, whole, part, meet, bucket, late_rows(stage, _DIALECT, None))
 
 
-def _dealt(core: Core, rows: Mapping[str, int]) -> str | None:
-    """The largest input of a core in which it is linear; None where there is none."""
-    found = [each for place, each in enumerate(core.inputs) if is_linear(core, place) and not each.frozen]
-    return max(found, key=lambda each: rows[each.relation.name]).alias if found else None
+def _dealt(cores: Sequence[Core], rows: Mapping[str, int]) -> frozenset[str] | None:
+    """Of each core one input in which it is linear, the largest; None where there is none.
+
+    Cores share inputs by their alias, as the dead letters of a join and of its sides do: what one of them deals out no
+    other may read whole, for it would lose the rows that meet in different parts.
+    """
+    choices = [
+        [each for place, each in enumerate(core.inputs) if is_linear(core, place) and not each.frozen] for core in cores
+    ]
+    dealt: set[str] = set()
+    for choice in sorted(choices, key=len):
+        if not choice:
+            return None
+        shared = [each for each in choice if each.alias in dealt]
+        dealt.add(max(shared or choice, key=lambda each: rows[each.relation.name]).alias)
+    once = all(sum(each.alias in dealt for each in core.inputs) == 1 for core in cores)
+    return frozenset(dealt) if once else None
 
 
 def _texts(stage: Stage, engine: Engine) -> tuple[str, tuple[str, ...], str | None]:

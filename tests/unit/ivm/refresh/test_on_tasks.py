@@ -103,6 +103,20 @@ def test_the_rows_are_those_of_one_task(lake: LakeLayout, duckdb_engine: DuckDBE
     assert shared.head("v").record.digest == shared.head("w").record.digest
 
 
+def test_no_failing_row_is_lost_between_the_parts(lake: LakeLayout, duckdb_engine: DuckDBEngine) -> None:
+    """Its dead letters are those of the joined rows and those of one side, which is dealt out in both or in neither."""
+    select = "SELECT CAST(v.product AS INT) AS p FROM visit v JOIN info i ON v.length * 2 = LEN(i.kind)"
+    shared = Shared(lake, f"CREATE MATERIALIZED VIEW v AS {select}")
+    for _ in range(3):
+        shared.feed("visit", [{"product": "x", "person": 1, "length": 2}])
+        shared.feed("info", [{"product": "x", "kind": "abcd"}] * 4)
+    shared.feed("visit", [{"product": "x", "person": 1, "length": 2**62}])
+    shared.refresh(duckdb_engine)
+    assert shared.tasks.shared
+    assert shared.head("v").record.rows == 0
+    assert shared.head("v__dead_letters").record.rows == 3 * 12 + 1
+
+
 def test_rows_of_an_input_that_each_part_reads_whole_are_not_read_too_often(
     lake: LakeLayout, duckdb_engine: DuckDBEngine
 ) -> None:
