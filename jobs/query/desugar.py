@@ -171,6 +171,10 @@ def _count(clause: exp.Expr) -> int:
 # Brackets with such a join inside, before or after them stay: `clauses.joins` makes one input of what is in them.
 
 
+_KEEPS_LATER = ("RIGHT", "FULL")
+"""The sides of joins that keep rows of the later input: what stands before them cannot become a condition of WHERE."""
+
+
 def without_brackets(select: exp.Select) -> exp.Select:
     """Remove brackets around joins where that means the same, and set those that a comma stands for."""
     clause, given = select.args.get("from_"), select.args.get("joins") or ()
@@ -218,9 +222,6 @@ def bracketed(node: exp.Expr) -> tuple[exp.Expr, list[exp.Join]] | None:
         first = first.this
     deeper = bracketed(exp.From(this=first))
     return (first, joins) if deeper is None else (deeper[0], [*deeper[1], *joins])
-
-
-_KEEPS_LATER = ("RIGHT", "FULL")
 
 
 def _binds_by_comma(joins: Sequence[exp.Expr]) -> bool:
@@ -305,7 +306,7 @@ def without_filtering_joins(select: exp.Select) -> exp.Select:
     where: exp.Expression | None = None
     for join in made.args["joins"]:
         if join.kind not in FILTERING:
-            if where is not None and join.side in ("RIGHT", "FULL"):
+            if where is not None and join.side in _KEEPS_LATER:
                 raise _refused(join, f"{join.side} JOIN after SEMI or ANTI JOIN")
             kept.append(join)
             continue
