@@ -17,6 +17,7 @@ from tests.campaigns.operation_kills import Campaign
         ("rebuild", "inside-refresh:1"),
         ("backup", "inside-backup:1"),
         ("publish", "before-publish:1"),
+        ("retention", "after-trim-digest:1"),
         ("compact", "after-compaction-staged:1"),
         ("column", "after-source-columns:1"),
         ("rename", "after-called:1"),
