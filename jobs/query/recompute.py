@@ -79,6 +79,7 @@ def recompute_sql(
     fate: Fate,
     semantics: Semantics = "sql",
     shared: bool = False,
+    joins_first: bool = False,
     frozen: FrozenJoin | None = None,
     nested: Mapping[str, Query] | None = None,
 ) -> str:
@@ -87,6 +88,9 @@ def recompute_sql(
     Args:
         fate: of the rows on which an expression fails; a row fails here if it does in a view of the query.
         shared: the view has STATE = 'shared'.
+        joins_first: with errors: rows are joined before any is looked at. Otherwise an engine may look at the rows of
+            one input first, as it does with any condition, and fail on one that joins nothing: an error may be none.
+            What is not an error is right either way, and found faster.
         semantics: of the view. With `ksql` rows with a null in a group key are left out. With either, a group that has
             lost all its rows is not in the result: the relations do not hold that it once existed.
         frozen: the condition that a row of a frozen input existed when an event arrived; None: all of them did.
@@ -95,7 +99,9 @@ def recompute_sql(
     Raises:
         NotSupported: the engine has no function of its own for an aggregate.
     """
-    return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query, fate, shared, nested or {}))
+    engine = engine_of(dialect)
+    context = Recomputation(engine, semantics, frozen, _query, fate, shared, joins_first, nested or {})
+    return _query(query, context)
 
 
 def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), is_open: bool = False) -> str:

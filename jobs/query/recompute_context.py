@@ -45,6 +45,7 @@ class Recomputation:
             its third says that what fails in it is left to the query around it.
         fate: of the rows that fail.
         shared: joins are read from tables of their own, as with STATE = 'shared'.
+        joins_first: an error is asked for of joined rows alone, whatever it reads of them: see `recompute_sql`.
         nested: the queries inside expressions, by the names of their nodes: a pull query has such.
     """
 
@@ -54,6 +55,7 @@ class Recomputation:
     subquery: Callable[[Query, Recomputation, tuple[str, ...], bool], str]
     fate: Fate
     shared: bool = False
+    joins_first: bool = False
     nested: Mapping[str, Query] = field(default_factory=dict)
 
     def name(self, name: str) -> str:

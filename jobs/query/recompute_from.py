@@ -10,6 +10,7 @@ time, unless it is a tombstone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from sqlglot import exp
 
@@ -24,8 +25,11 @@ from strandline.jobs.query.recompute_context import Recomputation, condition, fl
 from strandline.jobs.sql.trees import call
 
 _META = frozenset(name for name, _ in META_COLUMNS)
-_NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
+_ONE = "1 AS __one"
+_NOTHING = f"FROM (SELECT {_ONE}) AS __nothing"
 _DECIDING = ("semi", "anti")
+_COUNTED: Final = f"LIMIT {(1 << 62) - 1}"
+"""All rows; but what is asked of them is asked of those alone that were counted, so of no row that joins nothing."""
 _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")
 
 
@@ -40,11 +44,8 @@ def rows(
     """
     later = list(_columns((*_later(block), *more)))
     within = list(_columns(_joining(block)))
-    names = [
-        f"{recompute.name(a)}.{recompute.name(n)} AS {recompute.name(flat(a, n))}" for a, n in dict.fromkeys(later)
-    ]
-    names += [recompute.name(item.name) for item in block.expand]
-    names += [ITEM] if block.expand else []
+    items = [recompute.name(item.name) for item in block.expand]
+    items += [ITEM] if block.expand else []
     wanted = {part.alias: {name for alias, name in (*later, *within) if alias == part.alias} for part in block.inputs}
     places = range(len(block.inputs))
     joined = " ".join(_input(block, place, recompute, wanted, check) for place in places) or _NOTHING
@@ -52,8 +53,17 @@ def rows(
         arrays = [(item.name, recompute.total(_array(item, block, recompute, check))) for item in block.expand]
         joined = f"{joined} {recompute.engine.expand(arrays)}"
     kept = passed_on(check) if passing else condition(check, recompute, _read(block, wanted))
+    if kept is not None and not passing and recompute.joins_first:
+        shown = ", ".join((*_flat((*later, *_columns((kept,))), recompute), *items)) or _ONE
+        return f"SELECT * FROM (SELECT {shown} {joined} {_COUNTED}) AS __j WHERE {recompute.total_after(kept)}"
     where = f" WHERE {recompute.total(kept)}" if kept is not None else ""
-    return f"SELECT {', '.join(names) or '1 AS __one'} {joined}{where}"
+    return f"SELECT {', '.join((*_flat(later, recompute), *items)) or _ONE} {joined}{where}"
+
+
+def _flat(columns: Iterable[tuple[str, str]], recompute: Recomputation) -> list[str]:
+    """Inputs' columns, each once, by their names in the clauses after FROM."""
+    name = recompute.name
+    return [f"{name(alias)}.{name(each)} AS {name(flat(alias, each))}" for alias, each in dict.fromkeys(columns)]
 
 
 def _array(array: Output, block: Block, recompute: Recomputation, check: RowCheck) -> exp.Expression:
@@ -197,8 +207,8 @@ def _source(block: Block, place: int, recompute: Recomputation, wanted: set[str]
         return text
     for each in check.apart:
         if each.aliases == {part.alias}:
-            where = recompute.total(_unless(each))
-            text = f"(SELECT * FROM {text} AS {recompute.name(part.alias)} WHERE {where})"
+            given = f"(SELECT * FROM {text} AS __g {_COUNTED})" if recompute.joins_first else text
+            text = f"(SELECT * FROM {given} AS {recompute.name(part.alias)} WHERE {recompute.total(_unless(each))})"
     return text
 
 

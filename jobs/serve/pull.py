@@ -34,7 +34,7 @@ from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
 from strandline.jobs.serve.past import not_kept, with_past
-from strandline.jobs.serve.query_engine import QueryEngine
+from strandline.jobs.serve.query_engine import FailsOnRow, QueryEngine
 from strandline.jobs.serve.terms import FREELY, QueryBudget, check_cut
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import VersionGone
@@ -277,15 +277,19 @@ def answer(
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
     snapshot = PinnedTables(lake, cut, spent, plan.past)
     with QueryEngine(functions, spent, database) as duck:
-        if computed is not None:
-            joined = {name: each for name, each in asked.tables.items() if name not in computed[0]}
-            stored = {name: snapshot.rows(each, _columns(each), None) for name, each in joined.items()}
-            rows = duck.query(asked.text, computed[0] | stored)
-        elif plan.piecewise and plan.limit is not None:
+        if computed is None and plan.piecewise and plan.limit is not None:
             rows = _first(plan.limit, _by_piece(duck, asked, snapshot, predicate))
-        else:
-            tables = {name: snapshot.rows(each, _columns(each), predicate) for name, each in asked.tables.items()}
+            return Answer(*_outputs(pull), rows, cut)
+        given, met = (computed[0], None) if computed is not None else ({}, predicate)
+        stored = {name: each for name, each in asked.tables.items() if name not in given}
+        tables = given | {name: snapshot.rows(each, _columns(each), met) for name, each in stored.items()}
+        try:
             rows = duck.query(asked.text, tables)
+        except FailsOnRow:
+            if only_relation(pull) is not None:
+                raise
+            # Maybe on a row that joins nothing, and so is none of the query's.
+            rows = duck.query(computation(pull, plan.limit, joins_first=True).text, tables)
     return Answer(*_outputs(pull), rows, cut)
 
 
@@ -367,13 +371,17 @@ class Computation:
     tables: dict[str, Relation]
 
 
-def computation(pull: PullQuery, limit: int | None) -> Computation:
+def computation(pull: PullQuery, limit: int | None, *, joins_first: bool = False) -> Computation:
     """The computation of a pull query; `limit` is the most rows of its answer.
+
+    Args:
+        joins_first: as of `recompute_sql`.
 
     Raises:
         NotSupported: DuckDB has no function for one of its aggregates.
     """
-    text = _in_order(recompute_sql(pull.query, "duckdb", fate="error", nested=pull.nested), pull, limit)
+    text = recompute_sql(pull.query, "duckdb", fate="error", joins_first=joins_first, nested=pull.nested)
+    text = _in_order(text, pull, limit)
     tables: dict[str, Relation] = {}
     plain: list[str] = []
     for number, relation in enumerate(pull.relations):

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
     from strandline.jobs.functions.python import Library
 
+
+class FailsOnRow(InvalidQuery):
+    """An expression of the query has no value on a row. Ask otherwise, as the hint says."""
+
+
 # In this order: the last one locks the others. Replacement scans would let a query name any Arrow table or data frame
 # that is a variable of this process. GLOBAL: what is set in a session is not so in the connections made beside it.
 _LOCKED: Final = (
@@ -125,7 +130,8 @@ class QueryEngine:
         """The answer of `sql` over `relations`, by name.
 
         Raises:
-            InvalidQuery: an expression fails on a row; or DuckDB refuses the text or fails over the data.
+            FailsOnRow: an expression fails on a row.
+            InvalidQuery: DuckDB refuses the text or fails over the data.
             TimeLimit, TooLarge: the query takes more than it may. A single call of a function runs to its end first.
             FunctionRefused, RefreshFailed: the query calls a function whose Python may not run.
         """
@@ -181,7 +187,7 @@ class QueryEngine:
                 raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
             _, fails, what = message.partition(f" Error: {FAILS_ON_A_ROW}")
             if fails and isinstance(known, duckdb.InvalidInputException):
-                raise InvalidQuery(
+                raise FailsOnRow(
                     f"an expression of the query fails on a row: {what}",
                     hint="leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them",
                 ) from error

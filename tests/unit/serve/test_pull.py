@@ -201,6 +201,31 @@ def test_an_overflow_is_an_error_not_a_wrap(filled: Interpreter) -> None:
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT CAST(r.area AS INT) AS a FROM avg_readings AS s CROSS JOIN readings AS r WHERE s.avg < 0",
+        "SELECT CAST(r.area AS INT) AS a FROM (SELECT sensor FROM avg_readings WHERE avg < 0) AS s"
+        " CROSS JOIN readings AS r",
+        "SELECT BIT_XOR(CAST(r.area AS BIGINT)) AS a FROM nowhere CROSS JOIN readings AS r HAVING COUNT(*) > 0",
+        "SELECT CAST(q.area AS DATE) AS a FROM (SELECT r.area, s.k, o.n FROM nowhere AS s JOIN nowhere AS o"
+        " ON s.k = o.k AND o.n > s.n LEFT JOIN readings AS r ON s.k = r.sensor) AS q",
+        "SELECT r.n / (-1 * 0) AS a FROM nowhere AS s JOIN readings AS r WITHIN 5 SECONDS ON s.k = r.sensor"
+        " WHERE s.n = 0",
+        "SELECT 1 AS a FROM (SELECT r.sensor AS k, r.area FROM nowhere AS s CROSS JOIN readings AS r) AS q"
+        " JOIN avg_readings AS a ON CAST(q.area AS INT) = a.avg",
+        "SELECT 1 AS a FROM nowhere WHERE EXISTS (SELECT CAST(r.area AS INT) FROM readings AS r JOIN nowhere AS o"
+        " ON o.k = r.sensor WHERE CAST(r.area AS INT) > 1)",
+    ],
+)  # fmt: skip
+def test_a_row_that_joins_nothing_fails_no_query(filled: Interpreter, lake: LakeLayout, query: str) -> None:
+    list(filled.run("CREATE STREAM nowhere (k VARCHAR, n INT) WITH (KAFKA_TOPIC = 'nowhere');"))
+    assert answer(filled, query) == []
+    events(lake, "nowhere", [{"k": "s1", "n": 0}, {"k": "s1", "n": 1}])
+    with pytest.raises(InvalidQuery, match="fails on a row"):
+        answer(filled, query.replace(" WHERE s.avg < 0", "").replace(" WHERE avg < 0", ""))
+
+
+@pytest.mark.parametrize(
     ("query", "rows"),
     [
         ("SELECT * EXCEPT (reading, n) FROM readings WHERE n = 7", [{"sensor": "s1", "area": "wheel"}]),
