@@ -77,6 +77,23 @@ def members_in(data: bytes) -> dict[str, Any]:
     return members
 
 
+def members_since(data: bytes, sealed: int) -> dict[str, Any]:
+    """The members, but for `format`, of an object of a kind that has had a checksum since one of its formats.
+
+    Args:
+        sealed: that format. Objects of the one before it are read as they are: they were written without.
+
+    Raises:
+        ValueError: it does not read back, not as it was written, or has another format.
+    """
+    plain = json.loads(data)
+    earlier = isinstance(plain, dict) and plain.get("format") == sealed - 1 and "crc" not in plain
+    members: dict[str, Any] = plain if earlier else members_in(data)
+    if members.pop("format", None) not in (sealed - 1, sealed):
+        raise ValueError("a format that is not known")
+    return members
+
+
 def _with(data: bytes, mark: re.Pattern[bytes], digits: str) -> bytes:
     found = mark.search(data)
     if found is None:

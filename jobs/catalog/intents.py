@@ -42,7 +42,7 @@ from strandline.state_store.files import make_folder, remove_file, remove_folder
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
-from strandline.state_store.stored_state import members_in, of_members, sealed_members
+from strandline.state_store.stored_state import members_since, of_members, sealed_members
 
 FORMAT = 1
 _SEALED_FORMAT = 2
@@ -156,12 +156,10 @@ def _read_replacement(path: LakePath) -> Replacement | None:
     except FileNotFoundError:
         return None
     try:
-        document = json.loads(data)
-        if document["format"] != FORMAT:
-            # The epoch and the table say whether the swap is done: a flipped bit of them must not decide it.
-            document = members_in(data)
+        # The epoch and the table say whether the swap is done: a flipped bit of them must not decide it.
+        document = members_since(data, _SEALED_FORMAT)
         definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path)).definition
-        if document["format"] not in (FORMAT, _SEALED_FORMAT) or not isinstance(definition, Source | View):
+        if not isinstance(definition, Source | View):
             return None
         table, shared = document.get("table", ""), tuple(document.get("shared", ()))
         return Replacement(definition, document["epoch"], document["refused"], table, shared, document.get("unproved"))

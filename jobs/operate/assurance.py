@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.recovery.drill_history import DrillResult
     from strandline.jobs.operate.recovery.image import Manifest
+    from strandline.jobs.operate.verify.findings import Proof
     from strandline.jobs.run.heartbeat import Heartbeat
 
 
@@ -118,7 +119,7 @@ class _Found:
         self._beats: dict[str, Heartbeat | None] = {}
 
     def of(self, view: View) -> Assurance:
-        proof = last_proof(self._lake, view.name)
+        proof, unread = self._proof(view.name)
         stale, unknown = None, ""
         try:
             stale = round(self._waiting.seconds(view.name, self._now_ms), 3)
@@ -131,7 +132,7 @@ class _Found:
         backed_up = self._backup if self._backup is not None and view.name in self._backup.tables else None
         reasons = (
             "" if hindrance is None else f"{hindrance.state}: {hindrance.why}",
-            proof.why if proof is not None else "",
+            proof.why if proof is not None else unread,
             unknown,
             "" if stale is None or target is None or stale <= target else f"stale for {stale:g} s of {target:g} s",
             "" if failed is None else f"{failed.drill}: {failed.why}",
@@ -152,6 +153,13 @@ class _Found:
             seconds_a_day_at=self._seconds_a_day_at(view),
             why=next((each for each in reasons if each), ""),
         )
+
+    def _proof(self, view: str) -> tuple[Proof | None, str]:
+        """The last proof, and what is to be said where it cannot be read."""
+        try:
+            return last_proof(self._lake, view), ""
+        except StrandlineError as error:
+            return None, "; ".join(filter(None, (error.message, error.hint)))
 
     def _since(self, moment: int) -> float:
         return round(max(self._now_ms - moment, 0) / 1000, 1)

@@ -9,7 +9,7 @@
 | `held` | a table breaks a blocking expectation, and what reads it waits |
 | `stale` | a view is staler than its FRESHNESS |
 | `lease` | a reader's lease has ended, or ends within a day: what it needs may go then |
-| `broken` | a definition's file does not read back |
+| `broken` | the file of a definition, or of an acknowledgement, does not read back |
 
 Acknowledgements of alerts: who takes care of one, until when.
 
@@ -20,15 +20,14 @@ Acknowledgements of alerts: who takes care of one, until when.
     <lake>/acknowledged/<hash of the alert's identity>.json
 
 An acknowledgement holds until its alert is over, and at most for its hours: what somebody has taken, and forgotten, is
-told again. It is a file of its own, so that whoever acknowledges and whoever watches never write the same one.
+told again. It is a file of its own, so that whoever acknowledges and whoever watches never write the same one. What
+one says that is damaged is not believed: its alert is told again, and so is the damage.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +44,7 @@ from strandline.state_store.files import make_folder, remove_file
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout, name_of
 from strandline.state_store.paths import files_in, folders_in
+from strandline.state_store.stored_state import members_since, sealed_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def alerts(settings: Settings, now_ms: int) -> list[Alert]:
     for folder in folders_in(lake.tables):
         table = name_of(folder.name)
         found += _of_leases(table, lake, now_ms)
+    found += _unread(found, lake)
     return [replace(each, severity=_SEVERITIES.get(each.kind, "error"), owner=owners(catalog, each)) for each in found]
 
 
@@ -183,7 +184,8 @@ def _of_leases(table: str, lake: LakeLayout, now_ms: int) -> Iterator[Alert]:
 
 _HOURS: Final = 24.0
 """A working day and the night after it: the next shift hears of what the last one left."""
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""Since it they have a checksum."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -215,20 +217,36 @@ def acknowledge(lake: LakeLayout, identity: str, by: str, now_ms: int, note: str
     """
     made = Acknowledgement(identity, by, now_ms, now_ms + int(hours * _HOUR_MS), note)
     make_folder(lake.acknowledged)
-    replace_file(_path(lake, identity), json.dumps({"format": _FORMAT, **asdict(made)}).encode())
+    replace_file(_path(lake, identity), sealed_members({"format": _FORMAT, **asdict(made)}))
 
 
 def acknowledgements(lake: LakeLayout, now_ms: int) -> dict[str, Acknowledgement]:
-    """{identity of an alert: its acknowledgement}, of those whose time is not up. One that does not read is none."""
-    found = {}
+    """{identity of an alert: its acknowledgement}, of those whose time is not up. Of one that does not read back
+    `alerts` tells."""
+    made = (_acknowledgement(file) for file in files_in(lake.acknowledged, ".json"))
+    return {each.identity: each for each in made if each is not None and each.until > now_ms}
+
+
+def _acknowledgement(file: LakePath) -> Acknowledgement | None:
+    """That in a file; None: it does not read back."""
+    try:
+        return Acknowledgement(**members_since(file.read_bytes(), _FORMAT))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _unread(found: Iterable[Alert], lake: LakeLayout) -> Iterator[Alert]:
+    """The acknowledgements that do not read back. Whose they were is told by their names, as long as it fires."""
+    by_file = {_path(lake, each.identity).name: each for each in found}
     for file in files_in(lake.acknowledged, ".json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads(file.read_bytes())
-            if content.pop("format") == _FORMAT:
-                each = Acknowledgement(**content)
-                if each.until > now_ms:
-                    found[each.identity] = each
-    return found
+        if _acknowledgement(file) is not None:
+            continue
+        what, hint = "an acknowledgement does not read back, and is taken for none", f"remove {file}"
+        of = by_file.get(file.name)
+        if of is not None:
+            what = sentence("the acknowledgement of '{} {}' does not read back", of.kind, Name(of.subject))
+            hint = sentence("type: strandline acknowledge {} {}", of.kind, Name(of.subject, shlex.quote))
+        yield Alert("broken", file.name, what, hint)
 
 
 def forget(lake: LakeLayout, identities: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """What is kept beside the tables of the small lake, and its readers: whatever else a process believes when it begins.
 
 begun, approvals, leases     files of the lake
+proved, acknowledged, drills notes for operators
 definitions.json, topics.json
 beside/inserts               idempotency keys: a request that was answered, and one whose server was killed before
 beside/tokens.json           of a server
@@ -26,12 +27,16 @@ from strandline.jobs.ivm.compiled import _KNOWN, compiled, plan_to_json
 from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
+from strandline.jobs.operate.recovery.drill_history import DrillResult, history, record
 from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
+from strandline.jobs.operate.verify.findings import Check, last_proof, note_proofs
+from strandline.jobs.operate.watch import acknowledge, acknowledgements, alerts
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.state.access import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import heads, reader
+from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import ReaderLease, living
 from strandline.state_store.replicas.follow import Follower
@@ -53,6 +58,9 @@ BESIDE: Final = (
     "begun",
     "leases",
     "approvals",
+    "proved",
+    "acknowledged",
+    "drills",
     "inserts",
     "tokens.json",
     "backup",
@@ -64,6 +72,8 @@ BESIDE: Final = (
 _STORES: Final[dict[str, Callable[[Path], Store]]] = {"rocksdb": RocksStore, "lmdb": LmdbStore}
 _ROWS: Final = [{"id": number, "name": f"name {number}"} for number in range(3)]
 _KEYS: Final = ("answered", "killed")
+_ALERT: Final = "stale averages"
+_DRILL: Final = DrillResult("recompute", "averages", 1, 0.5, 0, 0, 40, True, 60.0, True, "all rows are back")
 
 
 def write_beside(lake: LakeLayout) -> None:
@@ -76,6 +86,13 @@ def write_beside(lake: LakeLayout) -> None:
     assert head is not None
     write_approval(lake, "averages", Approval("what was asked", approved=head.at))
     ReaderLease(lake.table("averages"), "a reader").publish(40)
+    averages = Catalog(lake).get("averages")
+    assert isinstance(averages, View)
+    note_proofs(lake, [averages], [Check("averages", "recompute", True, "")], 1)
+    acknowledge(lake, _ALERT, "ana", 1, "on it")
+    record(lake, [_DRILL])
+    [drawn] = on_disk(lake.drills).iterdir()
+    drawn.rename(drawn.with_name("000000000000001-0.json"))  # the same files for the same seed
     _insert(settings, lake, folder / "inserts")
     for name, scope in (("reader", "read:*"), ("writer", "write:readings")):
         make_token(folder / "tokens.json", name, (scope,), None)
@@ -99,6 +116,9 @@ def beside(part: str, lake: LakeLayout) -> Iterator[tuple[str, Callable[[], obje
         "begun": {"marks": lambda: sorted(heads.marked(lake)), "identities": partial(_identities, lake)},
         "leases": {"living": partial(living, lake.table("averages"), 0)},
         "approvals": {"approval": partial(read_approval, lake, "averages")},
+        "proved": {"proof": partial(last_proof, lake, "averages")},
+        "acknowledged": {"alerts": partial(_acknowledged, lake)},
+        "drills": {"history": partial(history, lake)},
         "inserts": {key: partial(_inserted_again, lake, folder / "inserts", key) for key in _KEYS},
         "tokens.json": {
             "tokens": lambda: sorted(map(repr, Tokens(folder / part)._known.values())),
@@ -123,6 +143,14 @@ def _plan(lake: LakeLayout, name: str) -> object:
     definition = catalog.get(name)
     assert isinstance(definition, View | Source)
     return plan_to_json(compiled(definition, catalog))
+
+
+def _acknowledged(lake: LakeLayout) -> object:
+    """Who takes care of what. What is damaged is told by an alert, and refused here."""
+    told = [each for each in alerts(load_settings(lake=lake.root), 1) if each.kind == "broken"]
+    if told:
+        raise CorruptState(told[0].what)
+    return acknowledgements(lake, 1)
 
 
 def _identities(lake: LakeLayout) -> object:

@@ -1,13 +1,12 @@
 """The history of drills in the lake: one small file for each run of some drills, to be plotted.
 
-    <lake>/drills/<milliseconds, 15 digits>-<random>.json      {"format": 1, "results": [...]}
+    <lake>/drills/<milliseconds, 15 digits>-<random>.json      {"crc": …, "format": 2, "results": [...]}
 
 A file is written once and never changed, so runs beside each other, on any storage, lose nothing of each other.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import make_folder, replace
 from strandline.state_store.paths import files_in
+from strandline.state_store.stored_state import members_since, sealed_members
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strandline.state_store.layout import LakeLayout
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""Since it they have a checksum."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def record(lake: LakeLayout, results: Sequence[DrillResult]) -> None:
     make_folder(lake.drills)
     name = f"{min(result.at for result in results):015d}-{secrets.token_hex(4)}.json"
     body = {"format": _FORMAT, "results": [result.as_json() for result in results]}
-    replace(lake.drills / name, json.dumps(body).encode())
+    replace(lake.drills / name, sealed_members(body))
 
 
 def history(lake: LakeLayout) -> list[DrillResult]:
@@ -78,10 +79,7 @@ def history(lake: LakeLayout) -> list[DrillResult]:
     found: list[DrillResult] = []
     for file in files_in(lake.drills, ".json"):
         try:
-            body = json.loads(file.read_bytes())
-            if body["format"] != _FORMAT:
-                raise ValueError
-            found += [DrillResult(**each) for each in body["results"]]
+            found += [DrillResult(**each) for each in members_since(file.read_bytes(), _FORMAT)["results"]]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptState(
                 "a file of the drills' history does not read back", where=str(file), hint="remove it"

@@ -5,20 +5,22 @@ A proof says when all of its rows were found to be those of its SQL, or were not
 
     <lake>/proved/<view>.json
 
-Notes for people: no row depends on one, and one that does not read counts as none.
+No row depends on one, but an operator does: it has a checksum, and damage is said in its place.
 """
 
 from __future__ import annotations
 
-import json
 import logging
+import shlex
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from strandline.state_store import files
 from strandline.state_store.delta import reader
-from strandline.state_store.errors import StoreError
+from strandline.state_store.errors import CorruptState, StoreError
+from strandline.state_store.stored_state import members_since, sealed_members
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +88,8 @@ def sized(size: int) -> str:
 
 log = logging.getLogger("strandline")
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""Since it they have a checksum."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,24 @@ def _note(lake: LakeLayout, view: str, now_ms: int, wrong: str) -> None:
         version = -1 if head is None else head.version
     path = lake.proof(view)
     files.make_folder(path.parent)
-    files.replace(path, json.dumps({"format": _FORMAT, **asdict(Proof(now_ms, version, not wrong, wrong))}).encode())
+    files.replace(path, sealed_members({"format": _FORMAT, **asdict(Proof(now_ms, version, not wrong, wrong))}))
 
 
 def last_proof(lake: LakeLayout, view: str) -> Proof | None:
-    """The last proof of a view; None where there is none, or it does not read back."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads(lake.proof(view).read_bytes())
-        if content.pop("format") == _FORMAT:
-            return Proof(**content)
-    return None
+    """The last proof of a view; None where there is none.
+
+    Raises:
+        CorruptState: it does not read back.
+        StorageDenied, StorageUnavailable: the object store does not say.
+    """
+    path = lake.proof(view)
+    try:
+        return Proof(**members_since(path.read_bytes(), _FORMAT))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise CorruptState(
+            "its last proof does not read back",
+            where=str(path),
+            hint=sentence("type: strandline verify {} --deep", Name(view, shlex.quote)),
+        ) from error

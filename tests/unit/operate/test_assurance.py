@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +17,12 @@ from strandline.jobs.model.settings import BackupSettings
 from strandline.jobs.operate import assurance
 from strandline.jobs.operate.assurance import Assurance, assurances
 from strandline.jobs.operate.recovery.backup import execute_backup, plan_backup
-from strandline.jobs.operate.recovery.drill_history import DrillResult, record
-from strandline.jobs.operate.verify.findings import last_proof
+from strandline.jobs.operate.recovery.drill_history import DrillResult, history, record
+from strandline.jobs.operate.verify.findings import Proof, last_proof
 from strandline.jobs.operate.verify.verify import prove
 from strandline.jobs.run.heartbeat import Heartbeat
 from strandline.state_store.delta.log import now_ms
+from strandline.state_store.errors import CorruptState
 from strandline.state_store.processes import process
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.damage import data_file, flip
@@ -93,9 +96,54 @@ def test_what_a_view_costs_a_day_is_of_its_last_continuous_run(made: MadeLake, m
         assert (of(made).seconds_a_day, of(made).seconds_a_day_at) == (None, None)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "at": 1}'])
-def test_a_proof_that_does_not_read_is_none(made: MadeLake, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "at": 1}', '{"format": 3}'])
+def test_a_proof_that_does_not_read_is_said_and_the_next_one_stands_in_its_place(made: MadeLake, text: str) -> None:
     path = Path(str(made.lake.proof("totals")))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    assert last_proof(made.lake, "totals") is None
+    with pytest.raises(CorruptState, match="proof does not read back"):
+        last_proof(made.lake, "totals")
+    found = of(made)
+    assert found.right is None
+    assert found.why == "its last proof does not read back; type: strandline verify totals --deep"
+    proved(made)
+    assert (of(made).right, of(made).why) == (True, "")
+
+
+def test_each_flipped_bit_of_a_proof_is_noticed(made: MadeLake) -> None:
+    proved(made)
+    path = Path(str(made.lake.proof("totals")))
+    whole, proof = path.read_bytes(), last_proof(made.lake, "totals")
+    for bit in range(len(whole) * 8):
+        path.write_bytes(with_bit(whole, bit))
+        with suppress(CorruptState):
+            assert last_proof(made.lake, "totals") == proof
+
+
+def test_a_proof_of_an_earlier_version_has_no_checksum_and_counts(made: MadeLake) -> None:
+    path = Path(str(made.lake.proof("totals")))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"format": 1, "at": 1, "version": 2, "ok": true, "why": ""}')
+    assert last_proof(made.lake, "totals") == Proof(1, 2, True)
+
+
+def test_drills_are_kept_with_a_checksum(made: MadeLake) -> None:
+    record(made.lake, [DRILL])
+    [path] = Path(str(made.lake.drills)).iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"rows": 3', b'"rows": 7'))
+    with pytest.raises(CorruptState, match="history"):
+        history(made.lake)
+    path.write_text(json.dumps({"format": 1, "results": [DRILL.as_json()]}))
+    assert history(made.lake) == [DRILL], "an earlier version wrote it"
+
+
+def proved(made: MadeLake) -> None:
+    catalog = Catalog(made.lake)
+    view = catalog.get("totals")
+    assert isinstance(view, View)
+    prove(view, made.settings, catalog, made.lake)
+
+
+def with_bit(data: bytes, bit: int) -> bytes:
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]

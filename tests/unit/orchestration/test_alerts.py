@@ -13,8 +13,9 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from strandline.jobs.model.settings import AlertSettings, Settings
-from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledge, acknowledgements, forget
+from strandline.jobs.model.settings import AlertSettings, Settings, load_settings
+from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledge, acknowledgements, alerts, forget
+from strandline.jobs.session.interpreter import Interpreter
 from strandline.orchestration import sensors as module
 from strandline.orchestration.sensors import Firing, Known, News, alert_sensor, failed_checks, send
 from strandline.state_store.delta.log import now_ms
@@ -126,6 +127,35 @@ def test_an_acknowledgement_ends_with_its_time_and_one_that_does_not_read_is_non
     (Path(str(lake.acknowledged)) / "broken.json").write_text("{")
     forget(lake, [long, "stale v", "never was"])
     assert acknowledgements(lake, 2_000) == {}
+
+
+def test_an_acknowledgement_that_is_damaged_is_told_with_its_alert(tmp_path: Path) -> None:
+    settings = load_settings(lake=tmp_path / "lake")
+    lake = LakeLayout(settings.lake)
+    list(Interpreter(settings, "shop").run("CREATE STREAM s (a INT); CREATE STREAM u (a INT);"))
+    (Path(str(lake.catalog)) / "u.json").write_text("{")
+    [firing] = alerts(settings, 1_000)
+    acknowledge(lake, firing.identity, "ana", 1_000)
+    acknowledge(lake, "stale gone", "bo", 1_000)
+    for file in Path(str(lake.acknowledged)).iterdir():
+        file.write_bytes(file.read_bytes().replace(b'"until"', b'"untim"'))
+    assert acknowledgements(lake, 1_000) == {}
+    told = alerts(settings, 1_000)
+    assert told[0] == firing
+    assert sorted((each.what, each.hint.split("/")[0]) for each in told[1:]) == [
+        ("an acknowledgement does not read back, and is taken for none", "remove "),
+        ("the acknowledgement of 'broken u' does not read back", "type: strandline acknowledge broken u"),
+    ]
+    acknowledge(lake, firing.identity, "ana", 1_000)
+    forget(lake, ["stale gone"])
+    assert alerts(settings, 1_000) == [firing]
+
+
+def test_an_acknowledgement_of_an_earlier_version_has_no_checksum_and_counts(lake: LakeLayout) -> None:
+    folder = Path(str(lake.acknowledged))
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text('{"format": 1, "identity": "stale v", "by": "bo", "at": 1, "until": 9, "note": ""}')
+    assert acknowledgements(lake, 2) == {"stale v": Acknowledgement("stale v", "bo", 1, 9)}
 
 
 def settings_of(url: str, form: str = "json", key: str | None = None) -> AlertSettings:
