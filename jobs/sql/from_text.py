@@ -198,7 +198,7 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of `text`.
 
     Raises:
-        SqlSyntaxError: a quote or comment is not closed.
+        SqlSyntaxError: a quote or comment is not closed, or a quoted name is empty.
         NotSupported: a text stands between dollars.
     """
     try:
@@ -218,6 +218,14 @@ def tokenize(text: str) -> list[Token]:
         each.text.startswith("$") and _DOLLARS.match(each.text) for each in found if each.token_type is TokenType.VAR
     ):
         raise _dollar_quoted(text)
+    nameless = next((each for each in found if each.token_type is TokenType.IDENTIFIER and not each.text), None)
+    if nameless is not None:
+        raise SqlSyntaxError(
+            "a name is empty",
+            line=nameless.line,
+            column=position_of(nameless)[1],
+            hint="name it; a text stands in single quotes: ''",
+        )
     return found
 
 

@@ -38,6 +38,13 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT * FROM s WHERE", "sql.syntax", "line 1, column 17", None),
     ("SELECT * FROM s WHERE id = 1 ORDER", "sql.syntax", "line 1, column 30", None),
     ("SELECT id AS FROM s", "sql.syntax", "line 1, column 19", None),
+    ('SELECT id AS "" FROM s', "sql.syntax", "line 1, column 14", "name it; a text stands in single quotes: ''"),
+    (
+        'CREATE TABLE "" (id INT PRIMARY KEY)',
+        "sql.syntax",
+        "line 1, column 14",
+        "name it; a text stands in single quotes: ''",
+    ),
     ("SELECT COUNT(* FROM s", "sql.syntax", "line 1, column 16", None),
     (
         "SELECT 'x FROM s",
