@@ -2,6 +2,7 @@
 
     StrandlineError                   code                        action
     ├── SettingsError                 settings.*                  stop
+    ├── ArgumentRefused               python.argument_refused     stop
     ├── StoreError
     │   ├── TableMissing              store.table_missing         stop
     │   ├── TableLost                 store.table_lost            restore
@@ -91,6 +92,15 @@ class SettingsError(StrandlineError):
     """A setting is missing or wrong. Stop: correct `strandline.toml` or the environment."""
 
     code = "settings.invalid"
+
+
+class ArgumentRefused(StrandlineError, TypeError):
+    """An argument of the Python API is of a kind that it does not take. Stop: correct the call.
+
+    It is a TypeError too, as Python's own functions raise one.
+    """
+
+    code = "python.argument_refused"
 
 
 class InternalError(StrandlineError):

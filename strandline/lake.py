@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from strandline import arguments
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.definitions import InsertQuery, Source, View
 from strandline.jobs.model.settings import load_settings
 from strandline.state_store.delta import reader
-from strandline.state_store.errors import ObjectMissing, SettingsError, StrandlineError, VersionGone
+from strandline.state_store.errors import ArgumentRefused, ObjectMissing, SettingsError, StrandlineError, VersionGone
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ def open_lake(path: str | Path | None = None, **settings: object) -> Lake:
 
     Raises:
         SettingsError: a setting is unknown or wrong.
+        ArgumentRefused: the path is no path, or is said twice. So does every method below that is called with something
+            of a kind that it does not take.
     """
+    if path is not None:
+        arguments.checked(path, (str, Path), "the path of a lake", "name a folder, as text, or a URL")
+        if "lake" in settings:
+            raise ArgumentRefused("the path of a lake is said twice", hint="leave out `lake=`")
     return Lake(load_settings(**({} if path is None else {"lake": path}), **settings))
 
 
@@ -63,6 +70,7 @@ class Lake:
         """What DESCRIBE says of a stream, table, view or plain view: kind, pipeline, columns. Raises UnknownName."""
         from strandline.jobs.session.show import description
 
+        arguments.check_name(name)
         catalog = Catalog(self._layout)
         return description(catalog.name_map.stored(name), catalog, self._layout, extended=False).data
 
@@ -87,12 +95,15 @@ class Lake:
             where: {column: the values it may have}, whole numbers or text; files that hold none are not read.
 
         Raises:
-            UnknownName: there is no such definition; nearest names proposed.
+            UnknownName: there is no such definition, or column; nearest names proposed.
             TableMissing: it has no commit yet: its pipeline has not run.
             VersionGone: the version, or a file of it, is not there any more.
             CorruptState: a file is broken, or the rows are not those that were committed.
         """
         found = self._definition(name)
+        arguments.check_columns(columns, found)
+        arguments.check_version(version, name)
+        arguments.check_where(where, found)
         declared = [column.name for column in found.columns]
         return reader.read_rows(self._layout.table(found.name), version, list(columns or declared), where)
 
@@ -127,6 +138,10 @@ class Lake:
             UnknownName, TableMissing: as `arrow`.
         """
         found = self._definition(name)
+        arguments.check_columns(columns, found)
+        arguments.check_version(version, name)
+        if not hasattr(session, "read"):
+            raise arguments.refused(session, "the session", "give a SparkSession with Delta")
         declared = [column.name for column in found.columns]
         path = self._layout.table(found.name)
         at = reader.head(path) if version is None else reader.version_at(path, version)
@@ -151,6 +166,8 @@ class Lake:
             VersionGone: the changes no longer reach back to `after`: read the table anew.
         """
         found = self._definition(name)
+        arguments.check_version(after, name)
+        arguments.check_version(upto, name)
         declared = [column.name for column in found.columns]
         path = self._layout.table(found.name)
         head = reader.head(path)
@@ -197,6 +214,8 @@ class Lake:
         """
         from strandline.jobs.session.writes import append, source_named
 
+        arguments.check_name(name)
+        arguments.check_rows(rows)
         catalog = Catalog(self._layout)
         try:
             source = source_named(catalog.name_map.stored(name), catalog)
@@ -213,6 +232,7 @@ class Lake:
             pipeline: of new views in Python; default: the name of their module.
 
         Raises:
+            ArgumentRefused: there is no such file, or it is neither a module nor a view.
             SqlError: a definition is refused, with file, line and column; nothing was changed.
             SettingsError: Ibis, which views in Python need, is not installed.
             WriterBusy, EventsGone: of a view that would be replaced.
@@ -220,9 +240,11 @@ class Lake:
         if isinstance(what, str | Path):
             from strandline.jobs.session.apply import apply
 
+            arguments.check_file(Path(what))
             return apply(Path(what), self.settings)
         from strandline.jobs.session.python_views import apply_views
 
+        _check_views(what, pipeline)
         return apply_views(what, self.settings, pipeline)
 
     def plan(self, what: str | Path | ModuleType | PythonView, *, pipeline: str | None = None) -> ApplyPlan:
@@ -230,9 +252,11 @@ class Lake:
         if isinstance(what, str | Path):
             from strandline.jobs.session.apply import plan_apply
 
+            arguments.check_file(Path(what))
             return plan_apply(Path(what), self.settings)
         from strandline.jobs.session.python_views import plan_views
 
+        _check_views(what, pipeline)
         return plan_views(what, self.settings, pipeline)
 
     def execute(self, text: str, *, pipeline: str = "default") -> tuple[str, ...]:
@@ -252,6 +276,8 @@ class Lake:
         from strandline.jobs.serve.results import Message
         from strandline.jobs.session.interpreter import Interpreter
 
+        arguments.check_text(text)
+        arguments.check_pipeline(pipeline)
         said = []
         for result in Interpreter(self.settings, pipeline).run(text):
             if not isinstance(result, Message):
@@ -261,6 +287,7 @@ class Lake:
 
     def statement(self, view: PythonView) -> str:
         """The SQL that a view in Python stands for. Errors as of `apply`."""
+        _check_views(view, None)
         return view.statement(Catalog(self._layout)).sql
 
     def drain(self, pipeline: str, session: SparkSession | None = None) -> RunReport:
@@ -274,6 +301,9 @@ class Lake:
         """
         from strandline.jobs.run.pipeline import drain
 
+        arguments.check_pipeline(pipeline)
+        if session is not None and not hasattr(session, "sparkContext"):
+            raise arguments.refused(session, "the session", "give a SparkSession with Delta, or none")
         return drain(self.settings, pipeline, session)
 
     def _answer(self, text: str) -> Answer:
@@ -289,11 +319,24 @@ class Lake:
     def _definition(self, name: str) -> Source | View:
         from strandline.jobs.model.errors import UnknownName
 
+        arguments.check_name(name)
         catalog = Catalog(self._layout)
         found = catalog.get(catalog.name_map.stored(name))
         if isinstance(found, InsertQuery):
             raise UnknownName.among("stream, table or view", name, catalog.relations())
         return found
+
+
+def _check_views(what: object, pipeline: str | None) -> None:
+    """Check what should be views in Python, and their pipeline. Raises ArgumentRefused."""
+    from types import ModuleType
+
+    from strandline.jobs.session.python_views import PythonView
+
+    hint = "give a .sql file, a module with views, or a function with @view before it"
+    arguments.checked(what, (ModuleType, PythonView), "what should be definitions", hint)
+    if pipeline is not None:
+        arguments.check_pipeline(pipeline)
 
 
 def _select(text: str, catalog: Catalog) -> Select:
@@ -302,6 +345,7 @@ def _select(text: str, catalog: Catalog) -> Select:
     from strandline.jobs.model.errors import SqlSyntaxError
     from strandline.jobs.sql.statements import Select, parse_one
 
+    arguments.check_text(text)
     statement = parse_one(text)
     if not isinstance(statement, Select) or statement.emit is not None:
         raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)

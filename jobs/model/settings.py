@@ -293,6 +293,8 @@ class Settings(BaseSettings):
             return value
         if not str(value).strip():
             raise ValueError("it is empty: name a folder or a URL")
+        if "\0" in str(value):
+            raise ValueError("it has a NUL in it, which no path has")
         path = lake_path(value, info.data.get("storage", StorageSettings()).options())
         if isinstance(path, Path) and path.exists() and not path.is_dir():
             raise ValueError(f"'{path}' is a file: a lake is a folder")

@@ -107,16 +107,20 @@ class PythonView:
         return replace(statement, options=(*statement.options, *self._shown()))
 
     def check(self, change: Change) -> None:
-        """Check that the rows of the view are told apart by its key. Raises InvalidQuery."""
+        """Check that the rows of the view are told apart by its key. Raises InvalidQuery, UnknownName."""
         made = change.definition
         if self.key is None or not isinstance(made, View):
             return
+        visible = [column.name for column in made.columns]
+        unknown = next((each for each in self.key if each not in visible), None)
+        if unknown is not None:
+            raise self.placed(UnknownName.among("column", unknown, visible))
         found = made.row_key if made.storage == "keyed" else made.identity
         if not set(found) <= set(self.key):
-            told = ", ".join(found)
+            told = f"({', '.join(found)})" if set(found) <= set(visible) else "what is not among its columns"
             raise self.fault(
-                f"the rows of '{self.name}' are not told apart by ({', '.join(self.key)}), but by ({told})",
-                hint="group by the key, or leave key out",
+                f"the rows of '{self.name}' are not told apart by ({', '.join(self.key)}), but by {told}",
+                hint="group by the key, select the key of what it reads, or leave key out",
             )
 
     def _result(self, tables: Mapping[str, Any], is_table: Callable[[object], bool]) -> Any:

@@ -255,6 +255,12 @@ def _twice(text: str) -> str:
             InvalidQuery,
             "the rows of 'v' are not told apart by (product), but by (order_id)",
         ),
+        (view(name="v", key=["ordr_id"])(lambda orders: orders), UnknownName, "did you mean 'order_id'?"),
+        (
+            view(name="v", key=["product"])(lambda orders: orders.select("product")),
+            InvalidQuery,
+            "not told apart by (product), but by what is not among its columns",
+        ),
     ],
 )
 def test_what_cannot_be_a_view_is_a_typed_error(

@@ -130,3 +130,16 @@ def test_the_package_loads_neither_spark_nor_dagster() -> None:
     program = "import sys, strandline; sys.exit(str([m for m in ('pyspark', 'dagster') if m in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_columns_and_versions_that_are_not_there_are_typed_errors(opened: strandline.Lake) -> None:
+    for columns in (["package"], ["__state"]):
+        with pytest.raises(UnknownName, match="unknown column"):
+            opened.arrow("package_locations", columns)
+    with pytest.raises(UnknownName, match="unknown column"):
+        opened.arrow("package_locations", where={"package": [1]})
+    for version in (-1, 99):
+        with pytest.raises(VersionGone):
+            opened.arrow("package_locations", version=version)
+    with pytest.raises(SettingsError, match="NUL"):
+        strandline.open_lake("a\0b")
