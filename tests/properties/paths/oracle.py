@@ -61,10 +61,14 @@ class Expected:
     Attributes:
         values: its rows without those that fail, or with NULL where they do, as the view's policy has it.
         failing: the joined rows on which an expression fails, in all blocks.
+        parts: those of each block.
+        matters: the rows are others without those that fail than with NULL where they do.
     """
 
     values: tuple[tuple[Any, ...], ...]
     failing: int
+    parts: tuple[int, ...] = ()
+    matters: bool = False
 
     @property
     def rows(self) -> Rows:
@@ -96,13 +100,18 @@ class Oracle:
     def expected(self, view: ViewOf) -> Expected:
         """The rows of a view."""
         failing: list[int] = []
-        table = self._result(view.query, nulls=False, failing=failing)
-        if view.errors == "null":
-            table = self._result(view.query, nulls=True, failing=[])
+        without = self._result(view.query, nulls=False, failing=failing)
+        with_nulls = self._result(view.query, nulls=True, failing=[]) if any(failing) else without
+        table = with_nulls if view.errors == "null" else without
         # For views over it.
         self._db.execute(f"CREATE TABLE {view.name} AS SELECT * FROM {table}")
+        values, nulls = self._values(table), self._values(with_nulls)
+        matters = rows_of(nulls) != rows_of(self._values(without))
+        return Expected(values, sum(failing), tuple(failing), matters)
+
+    def _values(self, table: str) -> tuple[tuple[Any, ...], ...]:
         found = self._db.sql(f"SELECT * FROM {table}").to_arrow_table()
-        return Expected(tuple(zip(*(column.to_pylist() for column in found.columns), strict=True)), sum(failing))
+        return tuple(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def _result(self, query: Query, *, nulls: bool, failing: list[int]) -> str:
         """The name of a table with the rows of a query, in its types."""
