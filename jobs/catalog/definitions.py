@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 from strandline.jobs.catalog import intents, manifest
 from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.catalog.name_map import NameMap, begun_swaps
-from strandline.jobs.catalog.stored_definition import Broken, StoredDefinition, from_json
+from strandline.jobs.catalog.stored_definition import Broken, StoredDefinition, from_json, to_json
 from strandline.jobs.functions.python import calls
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Function, InsertQuery, PlainView, Source, View
@@ -55,6 +55,8 @@ class Content:
         broken: definitions whose file does not read back, by name.
         broken_functions: the same of functions.
         begun: replacements of definitions that have not come to their end, by name.
+        undecided: what the files of definitions say that are among the broken ones only since the intent of their
+            replacement does not read back: which of the two stands, nobody knows.
     """
 
     entries: Mapping[str, CatalogEntry] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Content:
     begun: Mapping[str, Replacement] = field(default_factory=dict)
     plain: Mapping[str, PlainView] = field(default_factory=dict)
     swapping: Mapping[str, str] = field(default_factory=dict)
+    undecided: Mapping[str, Definition] = field(default_factory=dict)
 
     @cached_property
     def name_map(self) -> NameMap:
@@ -114,9 +117,16 @@ def read_content(lake: LakeLayout) -> Content:
 def _read_once(lake: LakeLayout) -> Content:
     (entries, broken), (functions, broken_functions) = _read_files(lake)
     gone = {name for drop in intents.begun_drops(lake) for name in drop.removed}
-    begun = {each.name: each for each in intents.begun_replacements(lake)}
+    replacements, damaged = intents.replacements(lake)
+    begun = {each.name: each for each in replacements}
     swapped = begun_swaps(lake)
     after = {name: each.definition for name, each in begun.items() if each.done(lake)}
+    undecided = {
+        name: CatalogEntry(each.sequence, each.definition, each.called)
+        for each in entries
+        if isinstance(each.definition, Source | View) and (name := each.definition.name) in damaged.keys() - gone
+    }
+    broken |= {name: _undecided(each, damaged[name], lake) for name, each in undecided.items()}
     whole = (
         CatalogEntry(
             each.sequence,
@@ -124,7 +134,7 @@ def _read_once(lake: LakeLayout) -> Content:
             _called(each.definition.name, swapped.get(each.definition.name, each.called)),
         )
         for each in entries
-        if not isinstance(each.definition, Function | PlainView) and each.definition.name not in gone
+        if not isinstance(each.definition, Function | PlainView) and each.definition.name not in gone | undecided.keys()
     )
     return Content(
         _in_order(whole),
@@ -134,6 +144,19 @@ def _read_once(lake: LakeLayout) -> Content:
         begun,
         {each.definition.name: each.definition for each in entries if isinstance(each.definition, PlainView)},
         swapped,
+        {name: each.definition for name, each in undecided.items()},
+    )
+
+
+def _undecided(stored: CatalogEntry, intent: bytes, lake: LakeLayout) -> Broken:
+    """A definition of which nobody knows whether it stands. What either of the two may mention, it may mention."""
+    name = stored.definition.name
+    return Broken(
+        name,
+        intents.replacement_file(name, lake),
+        to_json(stored.sequence, stored.definition, stored.called).encode() + intent,
+        "the intent of its replacement does not read back, so it may be another one by now",
+        intents.SAY_AGAIN,
     )
 
 
@@ -292,6 +315,11 @@ class Definitions:
     def names(self) -> tuple[str, ...]:
         """All names, in the order of creation; queries that insert into streams are among them."""
         return tuple(self._content.entries)
+
+    @property
+    def undecided(self) -> Mapping[str, Definition]:
+        """The definitions that may stand, or not; they are among the broken ones."""
+        return self._content.undecided
 
     @property
     def name_map(self) -> NameMap:

@@ -7,7 +7,8 @@ A replacement: an intent is put first, a table's commit decides.
 
 Until that commit the former definition stands, from then on the next one, whatever the definition's own file says
 still. Whoever holds the lock of its pipeline takes an intent from wherever it stands to its end: a run that is at work
-finds it at its next micro-batch, and one that begins ends those of processes that were killed.
+finds it at its next micro-batch, and one that begins ends those of processes that were killed. While an intent does not
+read back, nobody knows which of the two definitions stands: neither does, until it is said again.
 
 A drop: an intent is put first, then what it names is deleted, then the intent.
 
@@ -26,6 +27,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from strandline.jobs.catalog import manifest
 from strandline.jobs.catalog.manifest import locked
@@ -36,17 +38,25 @@ from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.errors import RefreshFailed
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import forget, marked
-from strandline.state_store.errors import StorageDenied, StorageUnavailable, StrandlineError
+from strandline.state_store.errors import CorruptState, StorageDenied, StorageUnavailable, StrandlineError
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.files import make_folder, remove_file, remove_folder, sync_folder
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout, name_of, safe_name
 from strandline.state_store.paths import LakePath, files_in, folders_in, is_folder
 from strandline.state_store.stored_state import members_since, of_members, sealed_members
+from strandline.state_store.wording import Name, sentence
 
 FORMAT = 1
 _SEALED_FORMAT = 2
 """Of replacements: since then they have a checksum. Those of format 1, begun before, are read as they are."""
+
+
+SAY_AGAIN: Final = (
+    "say the definition that is to stand: its CREATE OR REPLACE, or strandline apply FILE.sql; "
+    "or DROP it and CREATE it again"
+)
+"""What to type where an intent of a replacement does not read back."""
 
 
 @dataclass(frozen=True)
@@ -100,20 +110,38 @@ def put_replacement(replacement: Replacement, lake: LakeLayout) -> None:
     stays = {"shared": replacement.shared, "unproved": replacement.unproved}
     document = {"format": _SEALED_FORMAT, **decided, **stays, "next": body}
     failpoint("before-replacement-intent")
-    replace_file(_replacement_file(replacement.name, lake), sealed_members(document))
+    replace_file(replacement_file(replacement.name, lake), sealed_members(document))
     sync_folder(lake.catalog)
     failpoint("after-replacement-intent")
 
 
 def find_replacement(name: str, lake: LakeLayout) -> Replacement | None:
-    """The intent for a view or source, refused ones too; None when there is none, or none that reads back."""
-    return _read_replacement(_replacement_file(name, lake))
+    """The intent for a view or source, refused ones too; None when there is none.
+
+    Raises:
+        CorruptState: it does not read back.
+    """
+    return _read_replacement(replacement_file(name, lake))
+
+
+def replacements(lake: LakeLayout) -> tuple[list[Replacement], dict[str, bytes]]:
+    """The intents that have neither ended nor been refused; and of those that do not read back what is left, by the
+    names of the definitions."""
+    begun: list[Replacement] = []
+    damaged: dict[str, bytes] = {}
+    for path in files_in(_replacements_folder(lake), ".json"):
+        try:
+            found = _read_replacement(path)
+        except CorruptState:
+            damaged[name_of(path.stem)] = path.read_bytes()
+            continue
+        begun += [found] if found is not None and found.refused is None else []
+    return begun, damaged
 
 
 def begun_replacements(lake: LakeLayout) -> list[Replacement]:
-    """The intents that have neither ended nor been refused."""
-    found = (_read_replacement(path) for path in files_in(_replacements_folder(lake), ".json"))
-    return [each for each in found if each is not None and each.refused is None]
+    """The intents that read back, and have neither ended nor been refused."""
+    return replacements(lake)[0]
 
 
 def begun_replacements_in(pipeline: str, lake: LakeLayout) -> list[Replacement]:
@@ -140,14 +168,15 @@ def refuse_replacement(replacement: Replacement, why: str, lake: LakeLayout) -> 
 
 def end_replacement(name: str, lake: LakeLayout) -> None:
     """Remove the intent for a name, if there is one."""
-    remove_file(_replacement_file(name, lake))
+    remove_file(replacement_file(name, lake))
     sync_folder(lake.catalog)
 
 
 def _read_replacement(path: LakePath) -> Replacement | None:
-    """The intent in a file. One that does not read back never stood: the deciding commit comes after it.
+    """The intent in a file; None when there is no such file.
 
     Raises:
+        CorruptState: it does not read back. The deciding commit comes after it, and may have come.
         StorageDenied, StorageUnavailable: the object store does not say. An intent that is only out of sight must not
             be taken for none: the epoch of its swap could then be another's.
     """
@@ -160,14 +189,18 @@ def _read_replacement(path: LakePath) -> Replacement | None:
         document = members_since(data, _SEALED_FORMAT)
         definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path)).definition
         if not isinstance(definition, Source | View):
-            return None
+            raise ValueError(definition)
         table, shared = document.get("table", ""), tuple(document.get("shared", ()))
         return Replacement(definition, document["epoch"], document["refused"], table, shared, document.get("unproved"))
-    except (ValueError, KeyError, TypeError, StrandlineError):
-        return None
+    except (ValueError, KeyError, TypeError, StrandlineError) as error:
+        name = Name(name_of(path.stem))
+        raise CorruptState(
+            sentence("the intent of the replacement of '{}' does not read back", name), where=str(path), hint=SAY_AGAIN
+        ) from error
 
 
-def _replacement_file(name: str, lake: LakeLayout) -> LakePath:
+def replacement_file(name: str, lake: LakeLayout) -> LakePath:
+    """The file of the intent for a view or source."""
     return _replacements_folder(lake) / f"{safe_name(name)}.json"
 
 

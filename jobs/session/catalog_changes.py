@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from strandline.jobs.catalog import intents
+from strandline.jobs.catalog import intents, manifest
 from strandline.jobs.catalog.intents import table_paths
 from strandline.jobs.catalog.plain_views import expanded, readers_of_plain
+from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import (
     Definition,
     InsertQuery,
@@ -124,6 +126,9 @@ def register(
         from strandline.jobs.ingest.formats.format import check_source
 
         check_source(definition)
+    if definition.name in catalog.undecided:
+        again = partial(register, statement, catalog, pipeline, lake, replacing, binding)
+        return _decided(definition, again, catalog, lake)
     if definition.name in catalog.broken:
         return _repair(definition, lambda read: define(statement, read, pipeline), catalog, lake)
     existing = catalog.find(definition.name)
@@ -256,6 +261,39 @@ def _repair(
     catalog.add(definition)
     _keep_compiled(definition.name, catalog)
     return Change("repaired", definition)
+
+
+def _decided(definition: Definition, again: Callable[[], Change], catalog: Catalog, lake: LakeLayout) -> Change:
+    """Put a definition in the catalog of which nobody knows whether it or another one stands.
+
+    An intent that reads takes the place of the damaged one where the rows are of the definition that was to come, so
+    that its replacement is ended as after a kill. Else the one of the file stands, and is replaced if need be.
+
+    Args:
+        again: registers it, once the catalog knows which one stands.
+
+    Raises:
+        NotSupported: it is the one of the file, and the rows are of another.
+        WriterBusy: a replacement of it is at work.
+        StrandlineError: as of `register`.
+    """
+    from strandline.jobs.run.orphans import sole_writer
+    from strandline.jobs.session.define.replaced import come_in_place
+
+    name, of = definition.name, catalog.lake
+    come = come_in_place(definition, catalog, lake)
+    if of != lake:  # a rehearsal: there are no tables to go on with
+        intents.end_replacement(name, of)
+        catalog.reload()
+        catalog.replace(definition)
+        return Change("repaired", definition)
+    with sole_writer(lake, tables.standby(name), f"{name}/{os.getpid()}"), manifest.locked(lake.catalog):
+        if come is None:
+            intents.end_replacement(name, lake)
+        else:
+            intents.put_replacement(come, lake)
+    catalog.reload()
+    return replace(again(), outcome="repaired", begun=None)
 
 
 def ensure_topic(definition: Definition, settings: Settings, lake: LakeLayout) -> None:

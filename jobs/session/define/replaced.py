@@ -17,15 +17,18 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from strandline.jobs.catalog.intents import Replacement
 from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.ivm.rules.stored import spec_of, unmarked
 from strandline.jobs.model import tables
-from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from strandline.jobs.model.definitions import Definition, Function, InsertQuery, Source, View, gives_the_same_rows
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import fingerprint
+from strandline.jobs.run.shared import shared_tables
+from strandline.jobs.run.standby import next_to
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import CorruptState
@@ -267,6 +270,32 @@ def _added(source: Source, lake: LakeLayout) -> int:
         return 0
     later = added_columns(read_snapshot(path, head.version).metadata["schemaString"])
     return sum(column.name in later for column in source.columns)
+
+
+def come_in_place(definition: Definition, catalog: Catalog, lake: LakeLayout) -> Replacement | None:
+    """The replacement that has come as far as its rows, where its intent does not read back; None: it has not, or is
+    of another definition.
+
+    Raises:
+        NotSupported: the definition is the one of the file, and the rows are of another.
+    """
+    name = definition.name
+    present, broken = catalog.undecided[name], catalog.broken[name]
+    if _made_rows(present, broken, lake):
+        return None
+    if gives_the_same_rows(present, definition):
+        raise NotSupported(
+            sentence("the rows of '{}' in the lake were made by another definition", Name(name)),
+            hint="say the one that was to come in its place; or DROP it and CREATE it again: it is computed anew",
+        )
+    head = reader.head(lake.table(name))
+    if not (
+        isinstance(present, View) and isinstance(definition, View) and head and _made_rows(definition, broken, lake)
+    ):
+        return None
+    supposed = catalog.supposing(present)
+    made = next_to(present, definition, supposed)
+    return Replacement(made, head.record.epoch, table=name, shared=tuple(sorted(shared_tables(present, supposed))))
 
 
 def check_repaired(definition: Definition, catalog: Catalog, lake: LakeLayout) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from strandline.jobs.catalog import intents
 from strandline.jobs.catalog.intents import Replacement, find_replacement, put_replacement
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.types import BIGINT
+from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout
 
 INTENT = Replacement(
@@ -34,7 +36,8 @@ def test_a_flipped_bit_makes_no_other_intent(tmp_path: Path) -> None:
         data = bytearray(written)
         data[bit // 8] ^= 1 << bit % 8
         file.write_bytes(data)
-        assert find_replacement("s", lake) in (None, INTENT), f"bit {bit}: {bytes(data)!r}"
+        with suppress(CorruptState):
+            assert find_replacement("s", lake) == INTENT, f"bit {bit}: {bytes(data)!r}"
     file.write_bytes(written)
     assert find_replacement("s", lake) == INTENT
 
