@@ -34,8 +34,9 @@ from strandline.jobs.operate.verify.subjects import Opened, opened, subjects
 from strandline.jobs.operate.verify.tables import check_digest
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.schedule import RefreshUnit, maintained
-from strandline.state_store.delta import reader
+from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
+from strandline.state_store.errors import InputReplaced
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, Text, sentence
 
@@ -265,6 +266,7 @@ def plan_backfill(settings: Settings, name: str, period: Period, by: str | None 
         UnknownName: there is no such definition.
         RangeInseparable: it is no view, or its rows cannot be told apart by time.
         RefreshFailed: the view has no rows yet.
+        InputReplaced: what it reads was begun anew since.
         VersionGone, CorruptState, ForeignWrite: its table, or what it reads, is broken: verify it first.
     """
     lake = LakeLayout(settings.lake)
@@ -289,9 +291,22 @@ def plan_backfill(settings: Settings, name: str, period: Period, by: str | None 
         condition=condition,
         version=head.version,
         rows=head.record.rows,
-        reads={table: (at, reader.record_at(lake.table(table), at).rows) for table, at in head.record.versions.items()},
+        reads={table: _read(view, table, at, lake) for table, at in head.record.versions.items()},
         followers=_followers(name, catalog),
     )
+
+
+def _read(view: View, table: str, version: int, lake: LakeLayout) -> tuple[int, int]:
+    """The version of an input that the view was computed from, and its rows."""
+    path = lake.table(table)
+    newest = log.newest_version(path)
+    if newest is not None and newest < version:
+        raise InputReplaced(
+            sentence("the rows of '{}' were computed from another history of '{}'", Name(view.name), Name(table)),
+            where=Text(Name(view.name)),
+            hint=sentence("type: strandline rebuild {}", Name(view.name, shlex.quote)),
+        )
+    return version, reader.record_at(path, version).rows
 
 
 def _followers(name: str, catalog: Catalog) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.statements import parse_one
 from strandline.jobs.sql.syntax import Select
 from strandline.state_store.delta import log, reader
+from strandline.state_store.errors import InputReplaced
 from strandline.state_store.layout import name_of
 from strandline.state_store.paths import folders_in
 from strandline.state_store.replicas.follow import Follower
@@ -282,6 +283,8 @@ def in_a_period(at: At, row: Mapping[str, Any]) -> bool:
         plan = _backfill(at)
     except RangeInseparable:
         return False
+    except InputReplaced:
+        return False  # it reads a view that was rebuilt just now
     return row[plan.column.name] is not None
 
 

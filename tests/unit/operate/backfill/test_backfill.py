@@ -14,12 +14,15 @@ from strandline.jobs.ivm.rules.maintenance import maintenance
 from strandline.jobs.model.errors import RangeInseparable, RefreshFailed
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.backfill import BackfillResult, execute_backfill, period_of, plan_backfill
+from strandline.jobs.operate.rebuild import rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.orphans import sole_writer
 from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store import changelog
 from strandline.state_store.delta import reader
-from strandline.state_store.errors import WriterBusy
+from strandline.state_store.errors import InputReplaced, WriterBusy
+from strandline.state_store.files import remove_folder
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import STATE
 from tests.support.arrow_table import Row
@@ -155,6 +158,21 @@ def test_a_range_that_cannot_be_separated_is_refused(
 def test_a_range_that_is_none_is_refused(begin: str | None, end: str | None, said: str) -> None:
     with pytest.raises(RangeInseparable, match=said):
         period_of(begin, end)
+
+
+def test_a_view_over_one_that_was_begun_anew_is_rebuilt_first(settings: Settings, lake: LakeLayout) -> None:
+    text = "CREATE MATERIALIZED VIEW later AS SELECT page, windowstart, n FROM hourly;"
+    list(Interpreter(settings, "other").run(text))
+    clicks(lake, range(14, 15), first=42)
+    drain(settings, PIPELINE)
+    drain(settings, "other")
+    remove_folder(lake.table("hourly"))
+    rebuild(settings, "hourly")
+    with pytest.raises(InputReplaced, match="another history of 'hourly'") as refused:
+        plan_backfill(settings, "later", period_of("2026-11-01T15:00", None), "windowstart")
+    assert refused.value.hint == "type: strandline rebuild later"
+    rebuild(settings, "later")
+    assert plan_backfill(settings, "later", period_of("2026-11-01T15:00", None), "windowstart").rows == 30
 
 
 def test_a_day_is_not_cut(settings: Settings) -> None:
