@@ -15,7 +15,7 @@ import pytest
 import strandline
 from strandline.jobs.operate.verify.findings import Check
 from strandline.jobs.operate.verify.verify import verify
-from tests.support.dbt_project import installed_adapter, run_dbt
+from tests.support.dbt_project import installed_adapter, run_dbt, start_dbt
 
 SOURCES = """
 CREATE TABLE customers (customer_id BIGINT PRIMARY KEY, country VARCHAR);
@@ -113,6 +113,11 @@ class Project:
         found = run_dbt(self.folder, self.adapter, *arguments, failpoint=failpoint)
         return {name.split(".")[3 if name.startswith("unit_test") else 2]: each for name, each in found.items()}
 
+    def dbt_without_results(self, *arguments: str) -> None:
+        """Run a command of dbt that has no nodes. Raises AssertionError: it failed; what it printed."""
+        done = start_dbt(self.folder, self.adapter, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
 
 @pytest.fixture
 def project(adapter: Path, tmp_path: Path) -> Project:
@@ -182,6 +187,81 @@ def test_a_changed_model_is_replaced_and_a_changed_test_fails(project: Project) 
     assert found["no_negative"] == ("fail", "Got 2 results, configured to fail if != 0")
     assert project.lake.query("SELECT name FROM per_country") == [{"name": "Italia"}]
     assert project.dbt("test", "--select", "daily")["no_negative"][0] == "fail"
+
+
+def test_a_full_refresh_makes_anew_what_cannot_be_replaced_and_what_reads_it(project: Project) -> None:
+    project.dbt("build")
+    project.write("models/cheap.sql", "SELECT order_id, product FROM {{ source('shop', 'orders') }} WHERE amount < 6")
+    status, said = project.dbt("run", "--select", "cheap+")["cheap"]
+    assert status == "error"
+    assert "or: dbt build --full-refresh --select cheap+ drops it with all that reads it" in said
+    project.write("models/cheap.sql", "SELECT order_id, nope FROM {{ source('shop', 'orders') }}")
+    assert "unknown column 'nope' (line 2," in project.dbt("run", "--full-refresh", "--select", "cheap+")["cheap"][1]
+    assert by_key(project.lake, "cheap_count") == [("leek", 1), ("pear", 1)]  # an error has dropped nothing
+
+    project.write("models/cheap.sql", "SELECT order_id, product FROM {{ source('shop', 'orders') }} WHERE amount < 6")
+    found = project.dbt("build", "--full-refresh", "--select", "cheap+")
+    assert "'cheap_count' dropped; 'cheap' dropped; view 'cheap' created" in found["cheap"][1]
+    assert by_key(project.lake, "cheap_count") == [("leek", 1)]
+    # As another materialization, and with a column of another type.
+    kept = "{{ config(materialized='table') }} SELECT CAST(order_id AS VARCHAR) AS order_id, product FROM cheap_orders"
+    project.write("models/cheap_orders.sql", "SELECT * FROM {{ source('shop', 'orders') }} WHERE amount < 10")
+    project.write("models/cheap.sql", kept.replace("cheap_orders", "{{ ref('cheap_orders') }}"))
+    found = project.dbt("build", "--full-refresh", "--select", "+cheap+")
+    assert {status for status, _ in found.values()} == {"success", "pass"}
+    assert by_key(project.lake, "cheap_count") == [("leek", 1), ("pear", 1)]
+
+
+def test_a_contract_is_compared_before_anything_changes(project: Project) -> None:
+    project.dbt("build", "--select", "daily")
+    agreed = "{name: day, data_type: date}, {name: amount, data_type: AMOUNT}, {name: orders, data_type: bigint}"
+    contract = "models: [{name: agreed, config: {contract: {enforced: true}}, columns: [COLUMNS]}]"
+    contract = contract.replace("COLUMNS", agreed)
+    select = "{{ config(materialized='table') }} SELECT day, orders, amount FROM {{ ref('daily') }}"
+    project.write("models/agreed.sql", select)
+    project.write("models/agreed.yml", contract.replace("AMOUNT", "varchar"))
+    status, said = project.dbt("run", "--select", "agreed")["agreed"]
+    assert status == "error"
+    assert "data type mismatch" in said
+    assert "agreed" not in project.lake.names()
+    project.write("models/agreed.yml", contract.replace("AMOUNT", "'decimal(20, 2)'"))
+    assert project.dbt("run", "--select", "agreed")["agreed"][0] == "success"
+    assert [each["name"] for each in project.lake.describe("agreed")["columns"]] == ["day", "amount", "orders"]
+
+
+def test_a_microbatch_model_is_one_view_of_all_rows(project: Project) -> None:
+    project.write(
+        "models/timed.yml",
+        "sources: [{name: timed, tables: [{name: orders, config: {event_time: ordered_at}}]}]",
+    )
+    batches = "incremental_strategy='microbatch', event_time='ordered_at', begin='2026-01-01', batch_size='day'"
+    select = "SELECT order_id, ordered_at FROM {{ source('timed', 'orders') }}"
+    project.write("models/batches.sql", f"{{{{ config(materialized='incremental', {batches}) }}}} {select}")
+    days = ("--event-time-start", "2026-01-01", "--event-time-end", "2026-01-04")
+    assert project.dbt("run", "--select", "batches", *days)["batches"][0] == "success"
+    assert [row[0] for row in by_key(project.lake, "batches")] == [1, 2, 3]
+
+
+def test_a_connection_is_tried_and_macros_and_hooks_ask_and_change(project: Project) -> None:
+    project.dbt_without_results("debug")
+    project.write(
+        "macros/asks.sql",
+        """
+{% macro asks() %}
+  {% do run_query("CREATE TABLE kept (id BIGINT PRIMARY KEY)") %}
+  {% do run_query("INSERT INTO kept VALUES (" ~ run_query("SELECT 7 AS n").columns[0].values()[0] ~ ")") %}
+{% endmacro %}
+""",
+    )
+    project.dbt_without_results("run-operation", "asks")
+    project.write(
+        "models/hooked.sql",
+        "{{ config(pre_hook='SELECT 1', post_hook='INSERT INTO kept VALUES (8)') }} SELECT * FROM "
+        "{{ source('shop', 'orders') }}",
+    )
+    assert project.dbt("run", "--select", "hooked")["hooked"][0] == "success"
+    project.lake.drain("shop")
+    assert by_key(project.lake, "kept") == [(7,), (8,)]
 
 
 def test_a_seed_with_other_columns_is_made_anew_with_its_readers(project: Project) -> None:

@@ -34,6 +34,19 @@ def run_dbt(folder: Path, adapter: Path, *arguments: str, failpoint: str = "") -
     Raises:
         AssertionError: dbt did not come to its nodes, or was not killed; what it printed.
     """
+    written = folder / "target" / "run_results.json"
+    written.unlink(missing_ok=True)
+    done = start_dbt(folder, adapter, *arguments, failpoint=failpoint)
+    if failpoint:
+        assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+        return {}
+    assert written.is_file(), done.stdout + done.stderr
+    results = json.loads(written.read_text())["results"]
+    return {each["unique_id"]: (each["status"], each["message"] or "") for each in results}
+
+
+def start_dbt(folder: Path, adapter: Path, *arguments: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
+    """Run dbt in a project's folder to its end; arguments as of `run_dbt`."""
     environment = {name: each for name, each in os.environ.items() if not name.startswith("STRANDLINE_")}
     environment |= {"STRANDLINE_FAILPOINT": failpoint} if failpoint else {}
     environment |= {
@@ -41,9 +54,7 @@ def run_dbt(folder: Path, adapter: Path, *arguments: str, failpoint: str = "") -
         "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
         "DBT_PROFILES_DIR": str(folder),
     }
-    written = folder / "target" / "run_results.json"
-    written.unlink(missing_ok=True)
-    done = subprocess.run(
+    return subprocess.run(
         [str(prepare()), "-c", _PROGRAM, *arguments],
         cwd=folder,
         env=environment,
@@ -51,9 +62,3 @@ def run_dbt(folder: Path, adapter: Path, *arguments: str, failpoint: str = "") -
         text=True,
         check=False,
     )
-    if failpoint:
-        assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
-        return {}
-    assert written.is_file(), done.stdout + done.stderr
-    results = json.loads(written.read_text())["results"]
-    return {each["unique_id"]: (each["status"], each["message"] or "") for each in results}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from dbt_common.clients.agate_helper import empty_table, table_from_data_flat
 from dbt_common.exceptions import DbtDatabaseError
 
 import strandline
+from strandline.jobs.sql.statements import Select, parse
 
 if TYPE_CHECKING:
     import agate
@@ -109,10 +112,15 @@ class StrandlineConnectionManager(BaseConnectionManager):
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
-        """Execute statements, or with `fetch` one SELECT, whose rows come back."""
+        """Execute statements, or one SELECT, whose rows come back with `fetch`.
+
+        `dbt debug` and hooks may ask without it, and `run_query` sends any statement with it.
+        """
         with self.exception_handler(sql):
-            if not fetch:
+            if not _is_select(sql):
                 return AdapterResponse(self.apply(sql)), empty_table()
+            if not fetch:
+                return AdapterResponse(f"SELECT {len(self.lake.query(sql))}"), empty_table()
             rows = self.lake.query(sql)[:limit]
             table = table_from_data_flat(rows, list(rows[0] if rows else self.lake.columns(sql)))
             return AdapterResponse(f"SELECT {len(rows)}", rows_affected=len(rows)), table
@@ -126,6 +134,17 @@ class StrandlineConnectionManager(BaseConnectionManager):
         schema = str(self.get_thread_connection().credentials.schema)
         with _ONE_AT_A_TIME:
             return "; ".join(self.lake.execute(sql, pipeline=pipeline or schema))
+
+    def rehearse(self, sql: str) -> None:
+        """Check statements against the lake, which stays as it is. Raises SqlError."""
+        with TemporaryDirectory(prefix="strandline-") as folder:
+            file = Path(folder) / "model.sql"
+            file.write_text(sql)
+            try:
+                self.lake.plan(file)
+            except strandline.StrandlineError as error:
+                error.where = (error.where or "").removeprefix(f"{file}, ") or None
+                raise
 
     def drain(self, name: str) -> bool:
         """Bring a definition up to what the topics hold, with the pipelines of all that it reads, unless the profile
@@ -175,6 +194,12 @@ class StrandlineConnectionManager(BaseConnectionManager):
                 if error.code != "store.writer_busy":
                     raise
                 logger.info(f"pipeline {pipeline} is left to its own run: {error.message}")
+
+
+def _is_select(sql: str) -> bool:
+    """True if a text is one SELECT. Raises SqlError."""
+    statements = parse(sql)
+    return len(statements) == 1 and isinstance(statements[0], Select)
 
 
 def _set_clock(lake: strandline.Lake, every: str) -> None:

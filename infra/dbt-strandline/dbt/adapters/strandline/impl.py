@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base import AdapterConfig, BaseAdapter, BaseRelation, available
 from dbt.adapters.base.column import Column as BaseColumn
+from dbt.adapters.base.impl import ConstraintSupport
+from dbt.adapters.base.relation import EventTimeFilter
 from dbt.adapters.contracts.relation import Policy, RelationType
 from dbt.adapters.strandline.connections import StrandlineConnectionManager
 from dbt.adapters.strandline.seeds import written
 from dbt.adapters.strandline.snapshots import Snapshot
 from dbt.adapters.strandline.storage import quoted
 from dbt_common.clients.agate_helper import DEFAULT_TYPE_TESTER
-from dbt_common.exceptions import DbtRuntimeError
+from dbt_common.contracts.constraints import ConstraintType
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 import strandline
 
@@ -27,6 +30,10 @@ _CATALOG = (
     *("table_database", "table_schema", "table_name", "table_type", "table_comment", "table_owner"),
     *("column_name", "column_index", "column_type", "column_comment"),
 )
+_NOT_IN_PLACE = ("sql.name_in_use", "sql.not_supported")
+"""Codes of what CREATE OR REPLACE refuses where the view would be accepted under a name of its own."""
+_REHEARSED = "dbt_rehearsed"
+"""Name under which a definition is tried that cannot be tried under its own."""
 _KINDS = {"plain view": RelationType.View, "materialized view": RelationType.MaterializedView}
 
 
@@ -46,6 +53,10 @@ class StrandlineRelation(BaseRelation):
     include_policy: Policy = field(default_factory=NameOnly)
     quote_policy: Policy = field(default_factory=NameOnly)
     quote_character: str = '"'
+
+    def _render_event_time_filtered(self, event_time_filter: EventTimeFilter) -> str:
+        """Nothing: of a microbatch model each batch would be a view of its rows alone, and replace the one before."""
+        return ""
 
 
 class StrandlineColumn(BaseColumn):
@@ -74,6 +85,7 @@ class StrandlineAdapter(BaseAdapter):
     Column = StrandlineColumn
     ConnectionManager = StrandlineConnectionManager
     AdapterSpecificConfigs = StrandlineConfig
+    CONSTRAINT_SUPPORT = dict.fromkeys(ConstraintType, ConstraintSupport.NOT_SUPPORTED)
     connections: StrandlineConnectionManager
 
     @classmethod
@@ -174,6 +186,47 @@ class StrandlineAdapter(BaseAdapter):
         """Execute the statement that defines a relation, in the pipeline of its schema; what it did, in words."""
         with self.connections.exception_handler(sql):
             return self.connections.apply(sql, str(relation.schema))
+
+    @available
+    def define_model(
+        self, relation: BaseRelation, present: BaseRelation | None, definition: str, full_refresh: bool
+    ) -> str:
+        """Define a model in the place of what has its name; what was done, in words.
+
+        Args:
+            present: what has its name, perhaps of another kind.
+            definition: CREATE OR REPLACE.
+            full_refresh: what cannot be replaced as it stands is dropped with all that reads it.
+
+        Raises:
+            DbtDatabaseError: the definition is refused; or something reads what cannot be replaced as it stands.
+                Nothing was changed.
+        """
+        if present is None:
+            return self.define(relation, definition)
+        if present.type == relation.type:
+            try:
+                return self.connections.apply(definition, str(relation.schema))
+            except strandline.StrandlineError as error:
+                if error.code not in _NOT_IN_PLACE or not full_refresh:
+                    raise self._refused(relation, error) from error
+        with self.connections.exception_handler(definition):
+            self.connections.rehearse(definition.replace(str(relation), self.quote(_REHEARSED), 1))
+        try:
+            dropped = self.connections.apply(f"DROP VIEW {relation}{' CASCADE' if full_refresh else ''}")
+        except strandline.StrandlineError as error:
+            raise self._refused(relation, error) from error
+        dropped = dropped.replace("\n", "; ")
+        return f"{dropped}; {self.define(relation, definition)}"
+
+    def _refused(self, relation: BaseRelation, error: strandline.StrandlineError) -> DbtDatabaseError:
+        said = ""
+        if error.code in _NOT_IN_PLACE:
+            said = (
+                f"\n  or: dbt build --full-refresh --select {relation.identifier}+ drops it with all that reads it, "
+                "and makes them anew"
+            )
+        return DbtDatabaseError(f"{error}{said}")
 
     @available
     def drain(self, relation: BaseRelation) -> bool:

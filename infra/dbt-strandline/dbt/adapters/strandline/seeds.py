@@ -52,7 +52,7 @@ def _typed(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[str | 
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.register(_TAKEN_ARROW, texts)
-            return connection.execute(f"SELECT {casts} FROM {_TAKEN_ARROW}").to_arrow_table()
+            return connection.sql(f"SELECT {casts} FROM {_TAKEN_ARROW}").to_arrow_table()
     except duckdb.Error as error:
         raise DbtRuntimeError(f"seed {name}: {error}") from error
 

@@ -11,13 +11,25 @@
   {%- endfor %}){% endif -%}
 {%- endmacro %}
 
+{% macro strandline__as_agreed(sql) -%}
+  {#- The SELECT of a model, with the columns of its contract in their order, where it has one. -#}
+  {%- if config.get('sql_header') -%}
+    {{ exceptions.raise_compiler_error("sql_header has no meaning here: a model is one statement") }}
+  {%- endif -%}
+  {%- if config.get('contract').enforced -%}
+    {{ get_assert_columns_equivalent(sql) }}
+    {%- do adapter.render_raw_columns_constraints(raw_columns=model['columns']) -%}
+    {%- do adapter.render_raw_model_constraints(raw_constraints=model['constraints']) -%}
+    {{ return(get_select_subquery(sql)) }}
+  {%- endif -%}
+  {{ return(sql) }}
+{%- endmacro %}
+
 {% macro strandline__maintained(sql) %}
   {%- set target = this.incorporate(type='materialized_view') -%}
   {%- set present = load_cached_relation(this) -%}
   {{ run_hooks(pre_hooks) }}
-  {%- if present is not none and present.type != 'materialized_view' -%}
-    {%- do adapter.drop_relation(present) -%}
-  {%- endif -%}
+  {%- set sql = strandline__as_agreed(sql) -%}
   {%- if config.get('grants') -%}
     {{ exceptions.raise_compiler_error("grants are the storage's: a lake has none") }}
   {%- endif -%}
@@ -25,7 +37,7 @@
     CREATE OR REPLACE MATERIALIZED VIEW {{ target }}{{ strandline__with_options() }} AS
     {{ sql }}
   {%- endset -%}
-  {% call noop_statement('main', adapter.define(target, definition)) -%}{{ definition }}{%- endcall %}
+  {% call noop_statement('main', adapter.define_model(target, present, definition, should_full_refresh())) -%}{{ definition }}{%- endcall %}
   {%- set drained = adapter.drain(target) -%}
   {%- if drained and config.get('unique_key') -%}
     {%- do adapter.check_unique(target, config.get('unique_key')) -%}
@@ -50,9 +62,7 @@
   {%- set target = this.incorporate(type='view') -%}
   {%- set present = load_cached_relation(this) -%}
   {{ run_hooks(pre_hooks) }}
-  {%- if present is not none and present.type != 'view' -%}
-    {%- do adapter.drop_relation(present) -%}
-  {%- endif -%}
+  {%- set sql = strandline__as_agreed(sql) -%}
   {%- if config.get('options') -%}
     {{ exceptions.raise_compiler_error("options are for views whose rows are kept: materialized='materialized_view'") }}
   {%- endif -%}
@@ -60,7 +70,7 @@
     CREATE OR REPLACE VIEW {{ target }} AS
     {{ sql }}
   {%- endset -%}
-  {% call noop_statement('main', adapter.define(target, definition)) -%}{{ definition }}{%- endcall %}
+  {% call noop_statement('main', adapter.define_model(target, present, definition, should_full_refresh())) -%}{{ definition }}{%- endcall %}
   {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target]}) }}
 {% endmaterialization %}
