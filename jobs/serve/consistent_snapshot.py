@@ -41,8 +41,25 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
-Offsets = dict[str, dict[int, int]]
-"""{topic: {partition: the offset behind the last one}}."""
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a topic is reflected.
+
+    Attributes:
+        ends: {partition: the offset behind the last record}.
+        ids: of the topics of that name that the records came from, as far as they are known: one that was deleted and
+            made again has offsets that say nothing of the former one's.
+    """
+
+    ends: Mapping[int, int]
+    ids: frozenset[str] = frozenset()
+
+    def and_also(self, other: Reach) -> Reach:
+        """What both reflect."""
+        both = self.ends.keys() | other.ends.keys()
+        least = {number: min(self.ends.get(number, 0), other.ends.get(number, 0)) for number in both}
+        return Reach(least, self.ids | other.ids)
 
 
 @dataclass(frozen=True)
@@ -61,7 +78,7 @@ class Reflected:
     version: int
     committed: int
     versions: Mapping[str, int]
-    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    offsets: Mapping[str, Reach] = field(default_factory=dict)
     event_time: int | None = None
     noted: bool = False
 
@@ -111,7 +128,7 @@ def reflected(
         CorruptState, ForeignWrite: as of `state_store.delta.reader.head`.
     """
     found = {table: version}
-    offsets: Offsets = {}
+    offsets: dict[str, Reach] = {}
     times: list[int] = []
     todo = [table]
     read = None if by_commits else notes or Notes(lake)
@@ -125,7 +142,9 @@ def reflected(
                 raise
             continue  # its rows are not asked for; that its commits are gone or broken is its own readers' matter
         for topic, partitions in record.offsets.items():
-            offsets.setdefault(topic, {}).update({int(partition): end for partition, end in partitions.items()})
+            known = offsets.get(topic, Reach({}))
+            ends = {**known.ends, **{int(partition): end for partition, end in partitions.items()}}
+            offsets[topic] = Reach(ends, known.ids | {each for each in [record.topics.get(topic)] if each})
         times += [time for partitions in record.stream_times.values() for time in partitions.values()]
         beyond = read.beyond(name, found[name], record) if read is not None else {}
         noted |= bool(beyond)
@@ -197,20 +216,15 @@ class ConsistentSnapshot:
         return min((time for time in times if time is not None), default=None)
 
     @property
-    def offsets(self) -> dict[str, dict[int, int]] | None:
-        """{topic: {partition: the offset behind the last record}} that every table of it reflects, of those that are
-        made of the topic; None: a table is not there, and reflects nothing."""
-        found: dict[str, dict[int, int]] = {}
+    def offsets(self) -> dict[str, Reach] | None:
+        """{topic: how far it is reflected} by every table of the snapshot, of those that are made of the topic; None: a
+        table is not there, and reflects nothing."""
+        found: dict[str, Reach] = {}
         for each in self.tables.values():
             if each is None:
                 return None
-            for topic, partitions in each.offsets.items():
-                known = found.get(topic)
-                if known is None:
-                    found[topic] = dict(partitions)
-                else:
-                    least = {number: min(end, partitions.get(number, 0)) for number, end in known.items()}
-                    found[topic] = {**dict.fromkeys(partitions, 0), **least}
+            for topic, reach in each.offsets.items():
+                found[topic] = found[topic].and_also(reach) if topic in found else reach
         return found
 
     def reaches(self, topic: str, offsets: Iterable[tuple[int, int]]) -> bool:
@@ -219,7 +233,8 @@ class ConsistentSnapshot:
         Args:
             offsets: (partition, the offset behind the last record).
         """
-        made = [found.offsets[topic] for found in self.tables.values() if found is not None and topic in found.offsets]
+        there = [found.offsets for found in self.tables.values() if found is not None]
+        made = [offsets[topic].ends for offsets in there if topic in offsets]
         return bool(made) and all(each.get(partition, 0) >= offset for each in made for partition, offset in offsets)
 
 

@@ -150,8 +150,9 @@ class Least:
         return standing.versions[table] >= settled(lake, table, self.version) and self._read_by(standing)
 
     def _read_by(self, standing: Reflected) -> bool:
-        reached = standing.offsets.get(self.topic, {})
-        return all(reached.get(partition, 0) >= offset for partition, offset in self.offsets)
+        reached = standing.offsets.get(self.topic)
+        ends = {} if reached is None else reached.ends
+        return all(ends.get(partition, 0) >= offset for partition, offset in self.offsets)
 
 
 def no_versions(view: str) -> RequestRefused:

@@ -13,6 +13,8 @@ The ends of topics are seen twice a second, for as long as anybody asks:
     ends of `visits`   12:00:00.0 → 41     12:00:00.5 → 44     12:00:01.0 → 44
     an answer that reflects 41 at 12:00:01.1: 3 records behind, and what it reflects was all there was 1.1 s ago
 
+A topic that was deleted and made again begins anew: no answer of the former one's records reflects what is in it.
+
 The age of a commit does not say it: a quiet topic and a dead pipeline both leave the last one to grow old.
 """
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.logs.log import Log
     from strandline.jobs.model.settings import Settings
+    from strandline.jobs.serve.consistent_snapshot import Reach
     from strandline.state_store.layout import LakeLayout
 
 
@@ -205,12 +208,18 @@ class Lag:
 class _Look:
     at: float
     ends: Mapping[int, int]
+    id: str
 
-    def met_by(self, reached: Mapping[int, int]) -> bool:
-        return all(reached.get(partition, 0) >= end for partition, end in self.ends.items())
+    def is_of(self, reached: Reach) -> bool:
+        """False if what is reflected came from another topic of that name, as far as both are known."""
+        return not self.id or reached.ids <= {self.id}
 
-    def behind(self, reached: Mapping[int, int]) -> int:
-        return sum(max(0, end - reached.get(partition, 0)) for partition, end in self.ends.items())
+    def met_by(self, reached: Reach) -> bool:
+        return self.behind(reached) == 0 and self.is_of(reached)
+
+    def behind(self, reached: Reach) -> int:
+        known = reached.ends if self.is_of(reached) else {}
+        return sum(max(0, end - known.get(partition, 0)) for partition, end in self.ends.items())
 
 
 class Topics:
@@ -227,7 +236,7 @@ class Topics:
         self._thread = Thread(target=self._run, name="topics", daemon=True)
         self._thread.start()
 
-    def lag(self, offsets: Mapping[str, Mapping[int, int]] | None) -> Lag | None:
+    def lag(self, offsets: Mapping[str, Reach] | None) -> Lag | None:
         """How far an answer is behind; None where nobody knows (yet). Does not wait.
 
         Args:
@@ -249,7 +258,7 @@ class Topics:
             oldest = min(oldest, seen[0].at if met is None else met.at)
         return Lag(records, int((now - oldest) * 1000), known)
 
-    def check(self, offsets: Mapping[str, Mapping[int, int]] | None, seconds: float) -> None:
+    def check(self, offsets: Mapping[str, Reach] | None, seconds: float) -> None:
         """Check that an answer is not further behind. Looks at the topics, unless that was done a moment ago.
 
         Raises:
@@ -264,12 +273,19 @@ class Topics:
             raise TooStale(
                 f"nobody knows how far the answer is behind its topics: {error.message}", hint=hint
             ) from error
+        for topic, reached in offsets.items():
+            looks = self._looks.get(topic)
+            if looks and not looks[-1].is_of(reached):
+                raise TooStale(
+                    f"topic '{topic}' was deleted and made again, and the answer is made of the former one's records",
+                    hint="its pipeline stops for it: `strandline status` says what to type",
+                )
         lag = self.lag(offsets)
         if lag is None or not lag.known or lag.ms > seconds * 1000:
             behind = f", by {lag.records:,} records" if lag is not None else ""
             raise TooStale(f"the answer is more than {seconds:g} s behind its topics{behind}", hint=hint)
 
-    def fresh(self, offsets: Mapping[str, Mapping[int, int]] | None, seconds: float) -> bool:
+    def fresh(self, offsets: Mapping[str, Reach] | None, seconds: float) -> bool:
         """True if an answer is not further behind, as `check`."""
         try:
             self.check(offsets, seconds)
@@ -291,7 +307,9 @@ class Topics:
             with self._lock:
                 self._log = self._log or open_log(self._settings, self._lake)
                 ends = self._log.end_offsets(topic)
-            self._looks.setdefault(topic, deque(maxlen=_KEPT_LOOKS)).append(_Look(at, ends))
+                # After the ends: those of a topic that is made again in between are not taken for the new one's.
+                topic_id = self._log.identity(topic).id
+            self._looks.setdefault(topic, deque(maxlen=_KEPT_LOOKS)).append(_Look(at, ends, topic_id))
 
     def close(self) -> None:
         """End the thread."""

@@ -8,7 +8,11 @@ from infra.kafka.broker import KafkaBroker
 from strandline.jobs.ingest.logs.kafka_log import KafkaLog, client_options
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.errors import SourceUnavailable, TopicMissing
-from strandline.jobs.model.settings import KafkaSettings
+from strandline.jobs.model.settings import KafkaSettings, Settings
+from strandline.jobs.serve.consistent_snapshot import Reach
+from strandline.jobs.serve.errors import TooStale
+from strandline.jobs.serve.watch import Topics
+from strandline.state_store.layout import LakeLayout
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.kafka
@@ -76,3 +80,26 @@ def test_a_topic_made_again_has_another_id(log: KafkaLog, kafka_broker: KafkaBro
     wait_until(lambda: not log.exists("again"), "the topic is still there")
     log.ensure_topic("again", 2)
     assert log.identity("again").id not in ("", first.id)
+
+
+def test_answers_of_a_topic_that_was_made_again_are_behind(
+    kafka: Settings, log: KafkaLog, kafka_broker: KafkaBroker
+) -> None:
+    log.ensure_topic("anew", 1)
+    log.produce("anew", [Record(None, b"1", 0)])
+    reached = {"anew": Reach({0: 1}, frozenset([log.identity("anew").id]))}
+    topics = Topics(kafka, LakeLayout(kafka.lake))
+    try:
+        topics.check(reached, 30)
+        kafka_broker.admin.delete_topics(["anew"])["anew"].result(PATIENCE_SECONDS)
+        wait_until(lambda: not log.exists("anew"), "the topic is still there")
+        log.ensure_topic("anew", 1)
+        log.produce("anew", [Record(None, b"2", 0)])
+        topics.look(["anew"])
+        with pytest.raises(TooStale, match="'anew' was deleted and made again"):
+            topics.check(reached, 30)
+        lag = topics.lag(reached)
+        assert lag is not None
+        assert lag.records == 1
+    finally:
+        topics.close()

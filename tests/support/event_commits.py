@@ -27,8 +27,12 @@ def log_table(lake: LakeLayout, source: Source) -> StoredTable:
     return StoredTable(lake.table(log.name), spec_of_input(log))
 
 
-def commit_events(lake: LakeLayout, source: Source, rows: Sequence[Mapping[str, Any]]) -> None:
-    """One commit of rows with their meta columns, in the order of their offsets."""
+def commit_events(lake: LakeLayout, source: Source, rows: Sequence[Mapping[str, Any]], topic_id: str = "") -> None:
+    """One commit of rows with their meta columns, in the order of their offsets.
+
+    Args:
+        topic_id: of the topic that they came from; empty: it is unknown.
+    """
     table = log_table(lake, source)
     head = table.ensure(CommitRecord(epoch=0))
     log = event_log(source) if source.kind == "table" else relation_of(source)
@@ -40,6 +44,7 @@ def commit_events(lake: LakeLayout, source: Source, rows: Sequence[Mapping[str, 
         inserted=len(rows),
         digest=str(Digest.parse(head.record.digest) + digest_of_table(given.to_batches())),
         offsets={source.topic: {"0": rows[-1]["_offset"] + 1}},
+        topics={source.topic: topic_id} if topic_id else {},
         stream_times={source.topic: {"0": (latest - _EPOCH) // dt.timedelta(microseconds=1)}},
     )
     table.commit(head, record, RowChanges(stage_rows(given, table.path, record.epoch, table.spec.indexed)))

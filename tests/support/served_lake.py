@@ -57,7 +57,9 @@ class ServedLake:
             self._events += 1
             meta = {"_partition": 0, "_offset": offset + place, "_timestamp": at, "_stream_time": at}
             made.append({TOMBSTONE: False, **meta, **row} if definition.kind == "table" else {**meta, **row})
-        commit_events(self.lake, definition, made)
+        log = LocalLog(self.lake)
+        topic_id = log.identity(definition.topic).id if log.exists(definition.topic) else ""
+        commit_events(self.lake, definition, made, topic_id)
 
     def ingest(self, source: str) -> None:
         """Take in what a stream's topic holds and its event log does not: JSON with a BIGINT key, one partition."""

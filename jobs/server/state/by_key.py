@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strandline.jobs.model.types import SqlType
     from strandline.jobs.query.pulled import Unnamed
     from strandline.jobs.serve.catalogued import Catalogued
-    from strandline.jobs.serve.consistent_snapshot import Pinned, Reflected
+    from strandline.jobs.serve.consistent_snapshot import Pinned, Reach, Reflected
     from strandline.jobs.serve.keyed import KeyedPlan
     from strandline.jobs.serve.shape import Shape
     from strandline.jobs.serve.terms import Least
@@ -93,7 +93,7 @@ class Keyed:
         return self.standing.event_time
 
     @property
-    def offsets(self) -> Mapping[str, Mapping[int, int]]:
+    def offsets(self) -> Mapping[str, Reach]:
         """Of the topics that it is made of, which it reflects."""
         return self.standing.offsets
 

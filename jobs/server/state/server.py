@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.model.tables import Relation
-    from strandline.jobs.serve.consistent_snapshot import Pinned
+    from strandline.jobs.serve.consistent_snapshot import Pinned, Reach
     from strandline.jobs.serve.terms import Least
     from strandline.jobs.serve.watch import Lag
     from strandline.jobs.server.state.access import ServerOptions
@@ -277,7 +277,7 @@ class Server:
 
         return await self.until((relation.name,), look, seconds)
 
-    def _offsets(self, relation: Relation) -> Mapping[str, Mapping[int, int]] | None:
+    def _offsets(self, relation: Relation) -> Mapping[str, Reach] | None:
         """Of the topics below a relation, that an answer about it would reflect now; None while it has no table."""
         if self.partials.is_partial(relation.name):
             cut = self.partials.of(relation.name).cut

@@ -22,7 +22,7 @@ from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.partial.pull import answer
 from strandline.jobs.serve.catalogued import Catalogued, names_read
-from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot
+from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, Reach
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.pull import Answer, columns_of, plan_pull
 from strandline.jobs.serve.query_engine import QueryDatabase
@@ -196,7 +196,7 @@ class Answered:
     versions: dict[str, int]
     committed: int | None
     event_time: int | None
-    offsets: Mapping[str, Mapping[int, int]] | None = None
+    offsets: Mapping[str, Reach] | None = None
 
 
 def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> None:

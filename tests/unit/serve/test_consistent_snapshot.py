@@ -96,7 +96,7 @@ def test_what_a_version_reflects_goes_down_to_the_topic(served: ServedLake) -> N
         served.refresh(duckdb_engine, VIEWS)
     found = reflected(served.lake, "by_count", log.newest_version(served.lake.table("by_count")) or 0)
     assert found.versions.keys() == {"by_count", "by_town", "visits"}
-    assert found.offsets == {"visits": {0: 2}}
+    assert found.offsets["visits"].ends == {0: 2}
     assert found.event_time == served.last_event_time
 
 

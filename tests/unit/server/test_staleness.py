@@ -14,11 +14,13 @@ from psycopg import errors
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.serve.consistent_snapshot import Reach
 from strandline.jobs.serve.errors import RequestRefused
 from strandline.jobs.serve.watch import Lag, Topics, staleness
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.files import remove_folder
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
@@ -233,14 +235,33 @@ def test_sessions_ask_by_a_setting(served: ServedLake, tmp_path: Path, monkeypat
             session.execute("SET strandline.max_staleness = 'soon'")
 
 
+def test_a_topic_that_was_made_again_is_reflected_by_no_answer(client: TestClient, served: ServedLake) -> None:
+    """It has as many records as the former one had, so its offsets look as if all were there."""
+    wait_until(lambda: client.get(ROW).json()["behind_records"] == 0, "the topic is not looked at")
+    topic = served.lake.topic("visits")
+    assert isinstance(topic, Path)
+    remove_folder(topic)
+    LocalLog(served.lake).ensure_topic("visits", 1)
+    insert(served)
+    wait_until(lambda: client.get(ROW).json()["behind_records"] == 1, "the topic is taken for the former one")
+    for answer in (
+        asked(client, KEY, "30s"),
+        asked(client, SUM, "30s"),
+        client.get(ROW, params={"max_staleness": "30s", "wait_ms": 0}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (503, "serve.too_stale")
+        assert "topic 'visits' was deleted and made again" in answer.json()["message"]
+    assert client.get(ROW).status_code == 200, "who does not ask is answered"
+
+
 def test_what_was_never_seen_is_not_known(served: ServedLake) -> None:
     topics = Topics(served.settings, served.lake)
     try:
         assert topics.lag(None) is None
-        assert topics.lag({"visits": {0: 1}}) is None
+        assert topics.lag({"visits": Reach({0: 1})}) is None
         assert topics.lag({}) == Lag(0, 0, True)
         topics.look(["visits"])
-        behind, met = topics.lag({"visits": {}}), topics.lag({"visits": {0: 1}})
+        behind, met = topics.lag({"visits": Reach({})}), topics.lag({"visits": Reach({0: 1})})
         assert behind is not None
         assert met is not None
         assert (behind.records, behind.known) == (1, False)
