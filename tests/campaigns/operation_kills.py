@@ -69,7 +69,7 @@ OPERATIONS: Final = (
     *("column", "rename", "swap"),
 )
 _PLACES: Final[dict[str, tuple[str, ...]]] = {
-    "compact": ("after-compaction-staged", "inside-cleanup", "before-checkpoint", "after-checkpoint"),
+    "compact": ("after-compaction-staged",),
     "backup": ("inside-backup", "before-backup-manifest"),
     "restore": ("inside-restore",),
     "replace": ("after-standby-build", "before-replacement-swap", "after-replacement-swap", "after-replacement-intent"),
@@ -81,8 +81,7 @@ _PLACES: Final[dict[str, tuple[str, ...]]] = {
     "rename": ("before-called", "after-called"),
     "swap": ("before-swap-intent", "after-swap-intent", "after-swap-file", "after-swap-end"),
 }
-_FED: Final = {"compact": FANOUT}
-"""The epochs before an operation, so that it has something to do; of the others one."""
+_COMPACTED: Final = ("sales", "by_shop")
 _ANYWHERE: Final = (
     "before-link",
     "after-link",
@@ -101,7 +100,7 @@ def operate(root: Path, name: str, number: int) -> None:
     settings, beside = settings_of(root), root.parent
     match name:
         case "compact" | "retention":
-            names = ["sales", "by_shop"] if name == "compact" else ["visits"]
+            names = _COMPACTED if name == "compact" else ("visits",)
             at = now_ms() + (0 if name == "compact" else _LATER_MS)
             execute_maintenance(settings, plan_maintenance(settings, names, now=at), at)
         case "backup":
@@ -198,8 +197,10 @@ class Campaign:
             first: the place of its first kill; default: drawn, as those of the others.
         """
         self._number += 1
-        for epoch in range(_FED.get(name, 1)):
+        for epoch in range(2 * FANOUT):
             feed(self.root, 100 * self._number + epoch)
+            if name != "compact" or self._has_to_merge():
+                break
         if (self.folder / "restored").exists():
             remove_folder(self.folder / "restored")
         for number in range(self.draw.randint(1, _AGAIN)):
@@ -215,6 +216,10 @@ class Campaign:
         else:
             assert exit_code(operate, self.root, name, self._number) == 0, f"{name} does not end after its kills"
         self._check(name)
+
+    def _has_to_merge(self) -> bool:
+        """True if a compaction has something to do, which a run does by itself when there is twice as much."""
+        return any(each.merges.merges for each in plan_maintenance(settings_of(self.root), _COMPACTED).tables)
 
     def _check(self, name: str) -> None:
         settings, lake = settings_of(self.root), LakeLayout(self.root)
