@@ -249,7 +249,7 @@ def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[s
         for table in (tables.event_log(source), tables.dead_letters(source.name)):
             found = head(lake.table(table))
             if found is not None:
-                check_same(source.topic, found.record.topics.get(source.topic, ""), ids[source.topic])
+                check_same(source.topic, found.record.topics.get(source.topic, ""), ids[source.topic], log)
     # Of Kafka's the run itself looks, once a leader is there for each partition.
     check_same_records([each for each in sources if origin_of(each.topic) is not None], lake, log, {})
     return ids
@@ -264,20 +264,29 @@ def check_all_same(wanted: Mapping[str, str], log: Log) -> LeaderEpochs:
     terms: LeaderEpochs = {}
     for topic, topic_id in wanted.items():
         found = log.identity(topic)
-        check_same(topic, topic_id, found.id)
+        check_same(topic, topic_id, found.id, log)
         terms[topic] = dict(found.leader_epochs)
     return terms
 
 
-def check_same(topic: str, wanted: str, found: str) -> None:
-    """Raise TopicReplaced unless the ids are equal, or one of them is unknown (empty)."""
-    if wanted and found and wanted != found:
+def check_same(topic: str, wanted: str, found: str, log: Log) -> None:
+    """Raise TopicReplaced unless the ids are equal, or one of them is unknown (empty), or the topic had it earlier."""
+    if not wanted or not found or wanted == found or log.continues(topic, wanted):
+        return
+    foreign = origin_of(topic)
+    if foreign is not None:
         raise TopicReplaced(
-            f"topic '{topic}' was deleted and made again: events were read from the topic with id {wanted}, "
-            f"now its id is {found}",
-            hint="to read the new topic from its first record, DROP the source and CREATE it again; "
-            "nothing keeps the events of the old one then",
+            f"the table '{foreign.location}' is another one than was read: its id is {found}, it was {wanted}, which "
+            "its log does not know",
+            hint="put the old one back; or DROP the source with its views, and CREATE it again: it begins with the "
+            "table as it is now",
         )
+    raise TopicReplaced(
+        f"topic '{topic}' was deleted and made again: events were read from the topic with id {wanted}, "
+        f"now its id is {found}",
+        hint="to read the new topic from its first record, DROP the source and CREATE it again; "
+        "nothing keeps the events of the old one then",
+    )
 
 
 def lag(source: Source, lake: LakeLayout, log: Log) -> int:

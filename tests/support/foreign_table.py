@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 
 _COLUMNS: Final = pa.schema(
     {
@@ -58,7 +58,7 @@ class ForeignHistory:
         """One random commit, or none."""
         ways: list[Callable[[], str]] = [self._append, self._append, self._optimize, self._checkpoint, self._widen]
         if not self.only_adds:
-            ways += [self._delete, self._update, self._merge, self._overwrite, self._restore]
+            ways += [self._delete, self._update, self._merge, self._overwrite, self._replace, self._restore]
         self.told.append(self.pick.choice(ways)())
 
     def vacuum(self) -> None:
@@ -142,6 +142,13 @@ class ForeignHistory:
         kept = rows.set_column(1, "cat", pa.array(["a"] * rows.num_rows))
         write_deltalake(self.path, kept, mode="overwrite", predicate="cat = 'a'")
         return "overwrite cat = 'a'"
+
+    def _replace(self) -> str:
+        """CREATE OR REPLACE: another id, perhaps other partitions, and no row of before."""
+        schema = Schema.from_arrow(_WITH_NOTE if self._noted else _COLUMNS)
+        partitions = self.pick.choice([None, ["cat"]])
+        DeltaTable.create(self.path, schema, mode="overwrite", partition_by=partitions)
+        return f"replace, by {partitions}"
 
     def _restore(self) -> str:
         newest = self.table.version()

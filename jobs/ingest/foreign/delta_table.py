@@ -164,6 +164,7 @@ class ForeignDelta:
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         self._schemas: dict[int, Schema] = {}
         self._files: tuple[int, list[Action]] | None = None
+        self._ids: tuple[set[str], int] = set(), -1
 
     def head(self) -> int:
         """The newest version."""
@@ -228,6 +229,19 @@ class ForeignDelta:
             if len(self._schemas) > _KEPT:
                 del self._schemas[min(self._schemas)]
         return self._schemas[version]
+
+    def ids(self) -> frozenset[str]:
+        """The ids that the table had at the versions which its log still has, its present one among them."""
+        head = self.head()
+        known, after = self._ids
+        if after < 0:
+            after = min(listed_commits(self.path), default=head) - 1
+            metadata, _, _ = self._first_schema(after + 1)
+            known = {str(metadata["id"])} if metadata else set()
+        commits = side_by_side(self.commit, range(after + 1, head + 1), self.path)
+        known = known | {str(each.metadata["id"]) for each in commits if each.metadata is not None}
+        self._ids = known, head
+        return frozenset(known)
 
     def files(self, version: int) -> list[Action]:
         """The `add` actions of a version, in the order of their paths."""
@@ -304,6 +318,7 @@ class ForeignDelta:
 
     def _forget(self) -> None:
         self._head = self._mark = self._files = None
+        self._ids = set(), -1
         self._commits.clear()
         self._schemas.clear()
 

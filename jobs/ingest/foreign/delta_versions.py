@@ -121,8 +121,11 @@ class DeltaVersions:
         return self.head()
 
     def identity(self) -> str:
-        """The id of the table."""
+        """The id of the table: CREATE OR REPLACE gives it another one, in the same log."""
         return self._table.schema(self.head()).id
+
+    def had_identity(self, identity: str) -> bool:
+        return identity in self._table.ids()
 
     def mark(self, version: int) -> int | None:
         content = self._table.content(version)
@@ -142,12 +145,18 @@ class DeltaVersions:
         return True
 
     def lost_columns(self, version: int) -> frozenset[str]:
-        """By their names in data files. Where columns are no longer mapped these are others, of the same columns."""
+        """By their names in data files. Where columns are no longer mapped these are others, of the same columns; and
+        where no file stays, as by REPLACE, there is no row that a column of the same name could be wrong for."""
         if self._table.commit(version).metadata is None:
             return frozenset()
         before, after = self._table.schema(version - 1), self._table.schema(version)
-        mapped = after.mapping != "none"
+        mapped = after.mapping != "none" and not self._replaces_all(version)
         return lost_names(before.columns, after.columns, lambda node: node.physical if mapped else node.name)
+
+    def _replaces_all(self, version: int) -> bool:
+        """True if a commit removes every file of the version before."""
+        removed = {str(body["path"]) for body in self._table.commit(version).removes}
+        return removed.issuperset(str(body["path"]) for body in self._table.files(version - 1))
 
     def check_after(self, version: int) -> None:
         """Nothing: a log does not go back."""

@@ -95,6 +95,9 @@ class IcebergTable:
     def identity(self) -> str:
         return str(self._metadata.table_uuid)
 
+    def had_identity(self, identity: str) -> bool:
+        return identity == self.identity()
+
     @property
     def columns(self) -> tuple[Node, ...]:
         """The columns that the table has now."""

@@ -144,6 +144,9 @@ class ParquetFolder:
     def identity(self) -> str:
         return self._name
 
+    def had_identity(self, identity: str) -> bool:
+        return identity == self.identity()
+
     def mark(self, version: int) -> int | None:
         """Of the file that has the number, or would get it: the lake's record may have lost its newest entries."""
         file = self._file(version)

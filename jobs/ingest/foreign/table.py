@@ -156,6 +156,10 @@ class ForeignTable(Protocol):
         """What tells the table from another one at the same place."""
         ...
 
+    def had_identity(self, identity: str) -> bool:
+        """True if it had that identity at a version that its history still has."""
+        ...
+
     def mark(self, version: int) -> int | None:
         """What tells the version from another one of its number, in 31 bits; None: nobody can tell any more."""
         ...

@@ -97,6 +97,11 @@ class ForeignTables:
             table = self._table(topic)
             return TopicIdentity(table.identity(), {_PARTITION: table.head()})
 
+    def continues(self, topic: str, earlier: str) -> bool:
+        """True if the table had that id in its own history: REPLACE gives it another one, and goes on in its log."""
+        with self._lock:
+            return self._table(topic).had_identity(earlier)
+
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """{partition: the mark of the version that an offset is in}, in the place of a leader's term."""
         with self._lock:
@@ -245,6 +250,9 @@ class Logs:
 
     def identity(self, topic: str) -> TopicIdentity:
         return self._of(topic).identity(topic)
+
+    def continues(self, topic: str, earlier: str) -> bool:
+        return self._of(topic).continues(topic, earlier)
 
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         return self._of(topic).leader_epochs(topic, offsets)

@@ -152,6 +152,10 @@ class KafkaLog:
         terms = {number: end.leader_epoch for number, end in ends.items() if end.leader_epoch is not None}
         return TopicIdentity(_hex(described.topic_id), terms)
 
+    def continues(self, topic: str, earlier: str) -> bool:
+        """Never: a topic has one id for its life."""
+        return False
+
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         return leader_epochs(self._options, topic, offsets)
 

@@ -75,6 +75,10 @@ class LocalLog:
         """The id in the topic's file. There are no leaders: the files are the only copy."""
         return TopicIdentity(self._described(topic).id)
 
+    def continues(self, topic: str, earlier: str) -> bool:
+        """Never: a topic has one id for its life."""
+        return False
+
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """None are known: there are no leaders."""
         return {}

@@ -102,6 +102,10 @@ class Log(Protocol):
         """The topic's id, and the terms of its partitions' leaders. Raises TopicMissing."""
         ...
 
+    def continues(self, topic: str, earlier: str) -> bool:
+        """True if the topic is the one that had another id earlier: a table that was replaced in its own log."""
+        ...
+
     def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """{partition: the term of the leader that took in the record at that offset}; unknown ones are left out.
 

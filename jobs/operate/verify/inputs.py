@@ -337,7 +337,7 @@ def check_topic(table: Opened, source: Source, log: Log) -> Outcome:
     if not wanted or not found:
         whose = "the record" if not wanted else f"topic '{source.topic}'"
         return skipped(f"{whose} has no id")
-    check_same(source.topic, wanted, found)
+    check_same(source.topic, wanted, found, log)
     if origin_of(source.topic) is not None:
         check_last_records(source, table.record, log, {})
     return passed(f"topic '{source.topic}' has id {found} still")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.lineage import lineage
@@ -202,14 +203,69 @@ def test_a_version_that_vacuum_took_stops_the_source(world: World) -> None:
 
 
 def test_a_table_that_was_made_anew_is_another_one(world: World) -> None:
-    import shutil
-
     world.run("CREATE TABLE t WITH (DELTA = '@')")
     world.drain()
     shutil.rmtree(world.theirs)
     world.write(8)
     world.write(9)
     with pytest.raises(TopicReplaced):
+        world.drain()
+
+
+def replace_table(path: Path, schema: pa.Schema) -> None:
+    DeltaTable.create(path, Schema.from_arrow(schema), mode="overwrite")
+
+
+def test_a_table_that_is_replaced_in_its_log_goes_on(world: World) -> None:
+    world.run(
+        "CREATE TABLE t WITH (DELTA = '@', KEY = 'id'); CREATE TABLE bag WITH (DELTA = '@');"
+        "CREATE MATERIALIZED VIEW v AS SELECT COUNT(*) AS n, SUM(id) AS total FROM t"
+    )
+    world.drain()
+    first = DeltaTable(world.theirs).metadata().id
+    schema = pa.schema([("Id", pa.int64()), ("n", pa.int32())])
+    replace_table(world.theirs, schema)
+    world.write(2, 3)
+    assert DeltaTable(world.theirs).metadata().id != first
+    world.drain()
+    assert (world.ids(), world.ids("bag")) == ([2, 3], [2, 3])
+    # Again, twice between two runs, and with what is written in between.
+    replace_table(world.theirs, schema)
+    world.write(5)
+    replace_table(world.theirs, pa.schema([*schema, ("more", pa.string())]))
+    world.write(7, schema_mode="merge")
+    world.drain()
+    assert (world.ids(), world.ids("bag")) == ([7], [7])
+    assert [each for each in verify(world.settings, [], deep=True) if each.ok is False] == []
+    # Once the id is noted, a table at the same place that does not know it is another one.
+    shutil.rmtree(world.theirs)
+    for each in range(9):
+        world.write(each)
+    with pytest.raises(TopicReplaced, match="which its log does not know") as found:
+        world.drain()
+    assert "DROP the source with its views, and CREATE it again" in str(found.value)
+    world.run("DROP VIEW v; DROP TABLE t; CREATE TABLE t WITH (DELTA = '@', KEY = 'id'); DROP TABLE bag")
+    world.drain()
+    assert world.ids() == list(range(9))
+
+
+def test_a_table_that_is_replaced_with_other_columns_stops_the_source(world: World) -> None:
+    world.run("CREATE TABLE t WITH (DELTA = '@', KEY = 'id')")
+    world.drain()
+    replace_table(world.theirs, pa.schema([("Id", pa.int64()), ("n", pa.string())]))
+    write_deltalake(world.theirs, pa.table({"Id": [3], "n": ["x"]}), mode="append")
+    with pytest.raises(DeltaSchemaChanged, match="'n'"):
+        world.drain()
+    world.run("DROP TABLE t; CREATE TABLE t WITH (DELTA = '@', KEY = 'id')")
+    world.drain()
+    assert world.ids() == [3]
+
+
+def test_a_replaced_table_stops_a_stream(world: World) -> None:
+    world.run("CREATE STREAM s WITH (DELTA = '@')")
+    world.drain()
+    replace_table(world.theirs, pa.schema([("Id", pa.int64()), ("n", pa.int32())]))
+    with pytest.raises(DeltaRowsRemoved):
         world.drain()
 
 
