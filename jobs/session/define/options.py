@@ -32,6 +32,7 @@ SCHEMA_IDS: Mapping[Literal["key", "value"], str] = {"key": "KEY_SCHEMA_ID", "va
 """The options of a source by which its columns are taken from a schema of the registry."""
 # Whatever the name: an age or a size from which on rows should go.
 _FORGETS = re.compile(r"RETENTION|\bTTL\b|_TTL|TTL_|EXPIR|MAX_AGE")
+_LENGTH = re.compile(r"\d+ +(SECOND|MINUTE|HOUR|DAY|WEEK|MONTH|YEAR)S?", re.IGNORECASE)
 _RUNS_CODE = re.compile(r"JAAS|CALLBACK|HANDLER|INTERCEPTOR|CLASS(ES)?$|REPORTERS|PROVIDER|DESERIALIZER|SERIALIZER")
 
 
@@ -74,7 +75,9 @@ def _forgets(option: Option, owner: str) -> SqlError:
     """The refusal of an option by which rows would go with time: the views over them would become wrong silently."""
     if owner != "a source":
         message = f"{option.name} is refused: {owner} has the rows that its query gives, however old they are"
-        return error(OptionRefused, option, message, "say in its WHERE which rows it is to have")
+        length = f"INTERVAL '{option.value.strip()}'" if _LENGTH.fullmatch(option.value.strip()) else "INTERVAL '1 DAY'"
+        hint = f"say it in its query, with the column of its time: SELECT * FROM (SELECT …) WHERE at > NOW() - {length}"
+        return error(OptionRefused, option, message, hint)
     message = f"{option.name} is refused: how old or large an event log may grow is said otherwise"
     return error(OptionRefused, option, message, f"say {' or '.join(RETENTION_OPTIONS)}")
 

@@ -25,6 +25,7 @@ QUERIES = (
     "SELECT id, DATE_DIFF('hour', at, NOW()) AS age FROM t WHERE CAST(at AS DATE) >= CURRENT_DATE - 1",
     "SELECT t.id, u.id AS i FROM t JOIN t AS u ON t.k = u.k WHERE t.at < CURRENT_TIMESTAMP AND u.at > NOW() - INTERVAL"
     " '2' DAY",
+    "SELECT * FROM (SELECT k, MAX(at) AS at FROM t GROUP BY k) WHERE at > NOW() - INTERVAL '1 DAY'",
     "SELECT id FROM t WHERE at > MZ_NOW() - INTERVAL '1 06:00' DAY TO MINUTE AND CAST(at AS DATE) >= TODAY() - 1",
 )
 

@@ -57,3 +57,17 @@ def test_what_a_view_says_of_rows_that_fail_holds_in_the_stages_that_it_shares(c
     assert run(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {inner.format('n')}", catalog)
     assert run(f"CREATE MATERIALIZED VIEW w WITH (ERRORS = '{errors}') AS {inner.format('10 / n')}", catalog)
     assert run(f"CREATE MATERIALIZED VIEW x WITH (STATE = 'shared') AS {inner.format('10 / n')}", catalog)
+
+
+@pytest.mark.parametrize(
+    ("option", "length"),
+    [("RETENTION = '2 hours'", "2 hours"), ("TTL = '1 WEEK'", "1 WEEK"), ("RETENTION_MS = 1000", "1 DAY")],
+)
+def test_a_view_that_should_forget_is_told_what_to_write(catalog: Catalog, option: str, length: str) -> None:
+    query = "SELECT area, MAX(at) AS at FROM readings GROUP BY area"
+    with pytest.raises(OptionRefused) as found:
+        run(f"CREATE MATERIALIZED VIEW v WITH ({option}) AS {query}", catalog)
+    said = f"SELECT * FROM (SELECT …) WHERE at > NOW() - INTERVAL '{length}'"
+    assert str(found.value.hint).endswith(said)
+    run("CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 MINUTE')", catalog)
+    view(f"CREATE MATERIALIZED VIEW v AS {said.replace('SELECT …', query)}", catalog)
