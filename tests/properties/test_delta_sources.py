@@ -105,7 +105,7 @@ class _Example:
             self._foreign.told.append(f"broken off {place}")
 
     def _compare(self) -> None:
-        names = [column for column in ("id", "cat", "n", "v", "tags", "note") if column in self._columns()]
+        names = [column for column in ("id", "cat", "n", "v", "tags", "at", "note") if column in self._columns()]
         theirs = self._foreign.rows(names)
         version = self._foreign.table.version()
         self._foreign.told.append(f"compared at {version}")

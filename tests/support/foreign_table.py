@@ -1,19 +1,23 @@
 """A Delta table of somebody else with a random history: written by delta-rs, read by a lake while it grows.
 
-Its rows are (id BIGINT, cat VARCHAR, n INT, v DOUBLE, tags ARRAY<VARCHAR>), later also (note VARCHAR). With `unique` no
-two of them have one id.
+Its rows are (id BIGINT, cat VARCHAR, n INT, v DOUBLE, tags ARRAY<VARCHAR>, at TIMESTAMP), later also (note VARCHAR).
+With `unique` no two of them have one id.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.transaction import AddAction
 
 _COLUMNS: Final = pa.schema(
     {
@@ -22,8 +26,10 @@ _COLUMNS: Final = pa.schema(
         "n": pa.int32(),
         "v": pa.float64(),
         "tags": pa.list_(pa.string()),
+        "at": pa.timestamp("us", "UTC"),
     }
 )
+_TIMES: Final = tuple(datetime(year, 2, 28, 23, 59, 59, 123000, UTC) for year in (1700, 1970, 2200))
 _WITH_NOTE: Final = _COLUMNS.append(pa.field("note", pa.string()))
 
 
@@ -56,7 +62,7 @@ class ForeignHistory:
 
     def step(self) -> None:
         """One random commit, or none."""
-        ways: list[Callable[[], str]] = [self._append, self._append, self._optimize, self._checkpoint, self._widen]
+        ways: list[Callable[[], str]] = [self._append, self._append_old, self._optimize, self._checkpoint, self._widen]
         if not self.only_adds:
             ways += [self._delete, self._update, self._merge, self._overwrite, self._replace, self._restore]
         self.told.append(self.pick.choice(ways)())
@@ -87,6 +93,7 @@ class ForeignHistory:
             "n": [pick.choice([None, 0, 1, 2]) for _ in ids],
             "v": [pick.choice([None, 0.5, -1.0, 2.0]) for _ in ids],
             "tags": [pick.choice([None, [], ["x"], ["x", None]]) for _ in ids],
+            "at": [pick.choice([None, *_TIMES]) for _ in ids],
             "note": [pick.choice([None, "y"]) for _ in ids],
         }
         schema = _WITH_NOTE if self._noted else _COLUMNS
@@ -100,6 +107,19 @@ class ForeignHistory:
         rows = self._rows(self.pick.randrange(1, 7))
         write_deltalake(self.path, rows, mode="append")
         return f"append {rows.num_rows}"
+
+    def _append_old(self) -> str:
+        """As an older Spark does: a file whose times have twelve bytes (INT96)."""
+        rows, table = self._rows(self.pick.randrange(1, 7)), self.table
+        partitions = table.metadata().partition_columns
+        if partitions:
+            rows = rows.set_column(1, "cat", pa.array(["a"] * rows.num_rows))
+        name = f"old-{table.version()}.parquet"
+        pq.write_table(rows.drop_columns(partitions), self.path / name, use_deprecated_int96_timestamps=True)
+        size, values = (self.path / name).stat().st_size, dict.fromkeys(partitions, "a")
+        added = AddAction(name, size, values, 0, True, json.dumps({"numRecords": rows.num_rows}))
+        table.create_write_transaction([added], "append", table.schema(), partitions)
+        return f"append {rows.num_rows} of twelve bytes"
 
     def _widen(self) -> str:
         if self._noted or self.pick.random() < 0.5:
