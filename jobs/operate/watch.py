@@ -9,7 +9,7 @@
 | `held` | a table breaks a blocking expectation, and what reads it waits |
 | `stale` | a view is staler than its FRESHNESS |
 | `lease` | a reader's lease has ended, or ends within a day: what it needs may go then |
-| `broken` | the file of a definition, or of an acknowledgement, does not read back |
+| `broken` | the file of a definition, an acknowledgement or a run's heartbeat does not read back |
 
 Acknowledgements of alerts: who takes care of one, until when.
 
@@ -36,7 +36,7 @@ from strandline.jobs.expect.expectations import read_approval
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Ownership, Source, View
 from strandline.jobs.operate.health_checks import HealthChecks, Waiting
-from strandline.jobs.run.heartbeat import read_beat
+from strandline.jobs.run.heartbeat import is_unread, read_beat
 from strandline.state_store import leases
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import CorruptState
@@ -102,6 +102,9 @@ def alerts(settings: Settings, now_ms: int) -> list[Alert]:
     for pipeline in catalog.pipelines():
         beat = read_beat(lake, pipeline)
         found += _of_run(pipeline, beat, now_ms) if beat is not None else ()
+        if beat is None and is_unread(lake, pipeline):
+            what = "what its last run said of itself does not read back: nobody knows whether it failed or was killed"
+            found.append(Alert("broken", pipeline, what, f"type: strandline run {pipeline}, which says it anew"))
     found += _held(catalog, lake)
     found += _stale(catalog, settings, lake, now_ms)
     for folder in folders_in(lake.tables):

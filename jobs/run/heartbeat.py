@@ -2,9 +2,9 @@
 
     <lake>/runs/<pipeline>.json
 
-Dagster, `strandline status` and alerts read it. It is a note: no row and no lock depends on it, and one that does not
-read back counts as none. The thread that writes it proves that the process is alive; how long the present refresh has
-been going on, it says beside that.
+Dagster, `strandline status` and alerts read it. No row and no lock depends on it, and one that does not read back
+counts as none, which an alert says. The thread that writes it proves that the process is alive; how long the present
+refresh has been going on, it says beside that.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from strandline.state_store import files
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.processes import Process, process
+from strandline.state_store.stored_state import members_since, sealed_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +43,8 @@ BEAT_SECONDS: Final = 5.0
 SILENT_SECONDS: Final = 60.0
 """Twelve beats. A machine that swaps, or a broker that is asked for its offsets and does not answer, takes less."""
 
-_FORMAT = 1
+_FORMAT: Final = 2
+"""Since it they have a checksum."""
 _TABLES = TypeAdapter(tuple[TableReport, ...])
 
 Mode = Literal["drain", "continuous"]
@@ -109,12 +111,30 @@ class Heartbeat:
 def read_beat(lake: LakeLayout, pipeline: str) -> Heartbeat | None:
     """The last beat of the pipeline's last run; None when there is none, or it does not read back."""
     with suppress(OSError, ValueError, KeyError, TypeError, StrandlineError):
-        content = json.loads(lake.run(pipeline).read_bytes())
+        content = members_since(lake.run(pipeline).read_bytes(), _FORMAT)
         found = Process.from_json(content.pop("process"))
-        if content.pop("format") == _FORMAT and found is not None:
+        if found is not None:
             tables = _TABLES.validate_python(content.pop("tables"))
             return Heartbeat(process=found, tables=tables, **content)
     return None
+
+
+def write_beat(lake: LakeLayout, beat: Heartbeat) -> None:
+    """Put a beat in the place of the last one.
+
+    Raises:
+        DiskFailed, StorageDenied, StorageUnavailable: it could not be written.
+    """
+    path = lake.run(beat.pipeline)
+    files.make_folder(path.parent)
+    content = {"format": _FORMAT, **asdict(beat), "process": beat.process.as_json()}
+    # As it reads back: the checksum is of names in the order that they have as texts.
+    files.replace(path, sealed_members(json.loads(json.dumps(content))))
+
+
+def is_unread(lake: LakeLayout, pipeline: str) -> bool:
+    """True if there is a last beat, and it does not read back."""
+    return lake.run(pipeline).exists() and read_beat(lake, pipeline) is None
 
 
 @contextmanager
@@ -179,7 +199,7 @@ class _Heart:
             # After an error the broker may be what is wrong, and asking it again would only take its time.
             lag = self._lag() if error is None else self._last.lag
             self._last = replace(self._now(), lag=lag, ended=ended, error=error)
-            self._write(self._last)
+            write_beat(self._stream.lake, self._last)
             self._told(self._last)
         except Exception as fault:  # a note must never end the run that it speaks of
             log.warning("a heartbeat could not be written: %s", fault)
@@ -208,9 +228,3 @@ class _Heart:
             waiting=stream.waiting,
             tables=self._report(),
         )
-
-    def _write(self, beat: Heartbeat) -> None:
-        path = self._stream.lake.run(beat.pipeline)
-        files.make_folder(path.parent)
-        content = {"format": _FORMAT, **asdict(beat), "process": beat.process.as_json()}
-        files.replace(path, json.dumps(content).encode())

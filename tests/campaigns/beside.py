@@ -1,7 +1,7 @@
 """What is kept beside the tables of the small lake, and its readers: whatever else a process believes when it begins.
 
 begun, approvals, leases     files of the lake
-proved, acknowledged, drills notes for operators
+proved, acknowledged, drills, runs   what operators go by
 definitions.json, topics.json
 beside/inserts               idempotency keys: a request that was answered, and one whose server was killed before
 beside/tokens.json           of a server
@@ -31,6 +31,7 @@ from strandline.jobs.operate.recovery.drill_history import DrillResult, history,
 from strandline.jobs.operate.recovery.restore import execute_restore, plan_restore
 from strandline.jobs.operate.verify.findings import Check, last_proof, note_proofs
 from strandline.jobs.operate.watch import acknowledge, acknowledgements, alerts
+from strandline.jobs.run.heartbeat import Heartbeat, is_unread, read_beat, write_beat
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.state.access import Tokens, make_token
 from strandline.jobs.server.state.inserts import Inserts
@@ -39,6 +40,7 @@ from strandline.state_store.delta import heads, reader
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import ReaderLease, living
+from strandline.state_store.processes import Process
 from strandline.state_store.replicas.follow import Follower
 from strandline.state_store.replicas.lmdb import LmdbStore
 from strandline.state_store.replicas.replica import Replica
@@ -61,6 +63,7 @@ BESIDE: Final = (
     "proved",
     "acknowledged",
     "drills",
+    "runs",
     "inserts",
     "tokens.json",
     "backup",
@@ -73,6 +76,8 @@ _STORES: Final[dict[str, Callable[[Path], Store]]] = {"rocksdb": RocksStore, "lm
 _ROWS: Final = [{"id": number, "name": f"name {number}"} for number in range(3)]
 _KEYS: Final = ("answered", "killed")
 _ALERT: Final = "stale averages"
+_RUN: Final = Process(2, "3", "boot", "host")
+_BEAT: Final = Heartbeat("campaign", "continuous", _RUN, 1, 2, 2, None, 1, {"readings": 0}, {"averages": "why"}, ())
 _DRILL: Final = DrillResult("recompute", "averages", 1, 0.5, 0, 0, 40, True, 60.0, True, "all rows are back")
 
 
@@ -90,6 +95,7 @@ def write_beside(lake: LakeLayout) -> None:
     assert isinstance(averages, View)
     note_proofs(lake, [averages], [Check("averages", "recompute", True, "")], 1)
     acknowledge(lake, _ALERT, "ana", 1, "on it")
+    write_beat(lake, _BEAT)
     record(lake, [_DRILL])
     [drawn] = on_disk(lake.drills).iterdir()
     drawn.rename(drawn.with_name("000000000000001-0.json"))  # the same files for the same seed
@@ -119,6 +125,7 @@ def beside(part: str, lake: LakeLayout) -> Iterator[tuple[str, Callable[[], obje
         "proved": {"proof": partial(last_proof, lake, "averages")},
         "acknowledged": {"alerts": partial(_acknowledged, lake)},
         "drills": {"history": partial(history, lake)},
+        "runs": {"heartbeat": partial(_beat, lake)},
         "inserts": {key: partial(_inserted_again, lake, folder / "inserts", key) for key in _KEYS},
         "tokens.json": {
             "tokens": lambda: sorted(map(repr, Tokens(folder / part)._known.values())),
@@ -151,6 +158,13 @@ def _acknowledged(lake: LakeLayout) -> object:
     if told:
         raise CorruptState(told[0].what)
     return acknowledgements(lake, 1)
+
+
+def _beat(lake: LakeLayout) -> object:
+    """What the last run said. That it is damaged is told by an alert, and refused here."""
+    if is_unread(lake, _BEAT.pipeline):
+        raise CorruptState("a heartbeat does not read back")
+    return read_beat(lake, _BEAT.pipeline)
 
 
 def _identities(lake: LakeLayout) -> object:

@@ -32,6 +32,7 @@ _KINDS: Mapping[str, str] = {
     "approval": r"approvals/[^/]+\.json",
     "proof": r"proved/[^/]+\.json",
     "acknowledgement": r"acknowledged/[^/]+\.json",
+    "heartbeat": r"runs/[^/]+\.json",
     "drills": r"drills/[^/]+\.json",
     "idempotency key": r"beside/inserts/[^/]+\.json",
     "tokens": r"beside/tokens\.json",

@@ -36,6 +36,15 @@ def beat(made: MadeLake, said: Heartbeat) -> None:
     assert read_beat(made.lake, said.pipeline) == said
 
 
+def test_a_heartbeat_that_does_not_read_back_is_told(made: MadeLake) -> None:
+    beat(made, ALIVE)
+    path = on_disk(made.lake.run(ALIVE.pipeline))
+    path.write_bytes(path.read_bytes()[:-2])
+    told = found(made)["broken"]
+    assert told.subject == ALIVE.pipeline
+    assert told.hint.startswith("type: strandline run shop")
+
+
 def found(made: MadeLake, now: int = NOW) -> dict[str, Alert]:
     return {each.kind: each for each in alerts(made.settings, now)}
 

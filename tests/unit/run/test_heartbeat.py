@@ -13,7 +13,7 @@ import pytest
 from strandline.jobs.model.errors import TopicMissing
 from strandline.jobs.model.report import EarlyEvents, RefreshCosts, TableReport
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, heartbeat, read_beat
+from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, heartbeat, is_unread, read_beat
 from strandline.jobs.run.stream import PipelineStream
 from strandline.state_store.layout import LakeLayout
 from tests.support.waiting import wait_until
@@ -83,12 +83,25 @@ def test_a_beat_that_cannot_be_written_does_not_end_the_run(
     assert "a heartbeat could not be written" in caplog.text
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "process": 7}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 3}', '{"format": 2}', '{"format": 1, "process": 7}'])
 def test_a_beat_that_does_not_read_counts_as_none(text: str, lake: LakeLayout) -> None:
     path = Path(str(lake.run("shop")))
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert read_beat(lake, "shop") is None
+
+
+def test_no_flipped_bit_makes_another_beat(stream: PipelineStream, lake: LakeLayout) -> None:
+    with heartbeat(stream, "drain", tuple, 60):
+        pass
+    path = Path(str(lake.run("shop")))
+    whole, beat = path.read_bytes(), read_beat(lake, "shop")
+    assert beat is not None
+    for bit in range(len(whole) * 8):
+        path.write_bytes(whole[: bit // 8] + bytes([whole[bit // 8] ^ 1 << bit % 8]) + whole[bit // 8 + 1 :])
+        found = read_beat(lake, "shop")
+        assert found in (None, beat)
+        assert is_unread(lake, "shop") == (found is None)
 
 
 def test_silence_is_of_runs_that_should_speak(stream: PipelineStream, lake: LakeLayout) -> None:
