@@ -66,10 +66,12 @@ from strandline.jobs.query.recompute_from import (
     clock,
     closed,
     in_sessions,
+    in_time,
     in_windows,
     meta_column,
     rows,
 )
+from strandline.jobs.sql.trees import all_of
 
 
 def recompute_sql(
@@ -175,7 +177,9 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_
     order = event_order(block).values()
     apart = identity(block) if block.analytic and not groups else []
     clocks = [clock(block.time)] if block.time is not None else []
-    check = check_of(block, recompute, () if is_open else tuple(needed_of(block)))
+    taken = in_time(block) if recompute.fate == "error" else None
+    timed = block if taken is None else replace(block, where=all_of(taken, block.where))
+    check = check_of(timed, recompute, () if is_open else tuple(needed_of(block)))
     flags = flags_of(block, check) if is_open else {}
     text = rows(block, recompute, check, (*meta.values(), *order, *apart, *clocks, *flags.values()), passing=is_open)
     if block.window is not None:

@@ -17,12 +17,13 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.functions.failing import in_words, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, RowCheck
+from strandline.jobs.functions.scalars.contract import total
 from strandline.jobs.functions.scalars.domains import FAIL
 from strandline.jobs.model.stage import JOIN_WORDS, Output
 from strandline.jobs.model.tables import ITEM, META_COLUMNS, WINDOW_END, WINDOW_START, Relation
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, TimeWindow
 from strandline.jobs.query.recompute_context import Recomputation, condition, flat, is_open, passed_on
-from strandline.jobs.sql.trees import call
+from strandline.jobs.sql.trees import all_of, call
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 _ONE = "1 AS __one"
@@ -280,8 +281,34 @@ def clock(time: exp.Expression) -> exp.Expression:
 
 
 def _starts(window: TimeWindow, recompute: Recomputation) -> str:
-    """The array of the windows' starts: the multiples of the advance after `time - size`, none before 1970."""
-    first = (
-        f"GREATEST(CAST(FLOOR(({MILLIS} - {window.size}) / {window.advance}.0) AS BIGINT) + 1, 0) * {window.advance}"
+    """The array of the windows' starts: the multiples of the advance after `time - size`; of hops none before 1970."""
+    number = f"CAST(FLOOR(({MILLIS} - {window.size}) / {window.advance}.0) AS BIGINT) + 1"
+    first = f"{number if window.type == 'tumbling' else f'GREATEST({number}, 0)'}"
+    return _SERIES[recompute.engine.dialect].format(
+        first=f"({first}) * {window.advance}", last=MILLIS, step=window.advance
     )
-    return _SERIES[recompute.engine.dialect].format(first=first, last=MILLIS, step=window.advance)
+
+
+def in_time(block: Block) -> exp.Expression | None:
+    """The condition that some window takes a row; None: one does. Of any other nothing is computed that could fail."""
+    window, time = block.window, block.time
+    if window is None or time is None:
+        return None
+    at = call("UNIX_TIMESTAMP", time)
+    begins = exp.GTE(this=at, expression=_number(0)) if window.type == "hopping" else None
+    if window.grace is None:
+        return begins
+    now = call("UNIX_TIMESTAMP", clock(time))
+    if window.type == "session":
+        ends = exp.Add(this=at, expression=_number(window.size + window.grace))
+        return exp.GTE(this=total(exp.Paren(this=ends)), expression=now)
+    rest = exp.Paren(
+        this=exp.Add(this=exp.Mod(this=at, expression=_number(window.advance)), expression=_number(window.advance))
+    )
+    last = exp.Paren(this=exp.Sub(this=at, expression=exp.Mod(this=rest, expression=_number(window.advance))))
+    ends = exp.Add(this=last, expression=_number(window.size + window.grace))
+    return all_of(begins, exp.GT(this=total(exp.Paren(this=ends)), expression=now))
+
+
+def _number(value: int) -> exp.Expression:
+    return exp.Literal.number(value)

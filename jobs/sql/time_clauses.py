@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlglot import exp, generator, parser
 from sqlglot.tokenizer_core import TokenType
@@ -40,6 +40,9 @@ UNITS = {
 }
 """Milliseconds of each unit of a window's length."""
 _WINDOW_TYPES = ("TUMBLING", "HOPPING", "SESSION")
+LONGEST: Final = 1 << 61
+"""Milliseconds, 73 million years: three of them and any two times add up to a BIGINT."""
+
 _UNIT_WORDS = {word: length for unit, length in UNITS.items() for word in (unit, f"{unit}S")}
 
 
@@ -136,7 +139,10 @@ class TimeClauses(parser.Parser):
             self.raise_error("the length must be more than 0", number)
         if not self._match_texts(_UNIT_WORDS):
             self.raise_error(f"expected a unit of time: {', '.join(f'{unit}S' for unit in UNITS)}")
-        return exp.Literal.number(int(number.text) * _UNIT_WORDS[self._prev.text.upper()])
+        length = int(number.text) * _UNIT_WORDS[self._prev.text.upper()]
+        if length > LONGEST:
+            self.raise_error(f"the length is more than {LONGEST} milliseconds", number)
+        return exp.Literal.number(length)
 
 
 def _window_sql(self: generator.Generator, node: TimeWindowNode) -> str:

@@ -21,7 +21,20 @@ from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
 from strandline.jobs.model.types import BaseType, SqlType, common_type
 
 TOTAL = "total"
-"""The mark on a node that has a value for each value of its operand: -x and ABS(x), unless x is an INT or BIGINT."""
+"""The mark on a node that has a value for each value of its operands: -x and ABS(x), unless x is an INT or BIGINT, and
+what `total` says."""
+
+
+def total(sum_of_times: exp.Expression) -> exp.Expression:
+    """Mark arithmetic of the planner's own over times and durations: no row can fail by it.
+
+    A TIMESTAMP is less than 2^54 ms from 1970, and `jobs.sql.time_clauses.LONGEST` bounds a duration.
+    """
+    for node in sum_of_times.walk(prune=lambda each: isinstance(each, exp.Func)):
+        if isinstance(node, exp.Binary | exp.Paren):
+            node.meta[TOTAL] = True
+    return sum_of_times
+
 
 Types = tuple[SqlType, ...]
 Signature = Callable[[str, Types], tuple[Types, SqlType]]

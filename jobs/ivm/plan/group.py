@@ -16,6 +16,7 @@ from sqlglot import exp
 from strandline.jobs.functions.aggregates.linear import NULL_BEYOND
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.functions.failing import can_fail
+from strandline.jobs.functions.scalars.contract import total
 from strandline.jobs.ivm.plan.builder import Stages
 from strandline.jobs.ivm.plan.by_value import values_apart
 from strandline.jobs.ivm.plan.inputs import Unarranged, rows_of_block
@@ -387,7 +388,7 @@ def _floor(value: exp.Expression, size: int) -> exp.Expression:
     """The greatest multiple of `size` that is not above `value`, also below zero."""
     rest = exp.Mod(this=value.copy(), expression=number(size))
     positive = exp.Mod(this=exp.Paren(this=exp.Add(this=rest, expression=number(size))), expression=number(size))
-    return exp.Paren(this=exp.Sub(this=value.copy(), expression=exp.Paren(this=positive)))
+    return total(exp.Paren(this=exp.Sub(this=value.copy(), expression=exp.Paren(this=positive))))
 
 
 def _starts(millis: exp.Expression, window: TimeWindow) -> exp.Expression:
@@ -401,7 +402,7 @@ def _plus(value: exp.Expression, millis: int) -> exp.Expression:
     if millis == 0:
         return value.copy()
     operator = exp.Add if millis > 0 else exp.Sub
-    return exp.Paren(this=operator(this=value.copy(), expression=number(abs(millis))))
+    return total(exp.Paren(this=operator(this=value.copy(), expression=number(abs(millis)))))
 
 
 # Groups that last, as in ksqlDB: a group stays, with zeros, after the last row of a table has left it.

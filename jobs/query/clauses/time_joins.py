@@ -9,6 +9,7 @@ from typing import Literal
 from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.functions.scalars.contract import total
 from strandline.jobs.model.definitions import Kind, Source, View
 from strandline.jobs.model.errors import InvalidQuery, NotSupported
 from strandline.jobs.model.stage import AnalyticCall
@@ -94,7 +95,7 @@ def within_condition(node: exp.Expr, part: FromItem, before: Inputs) -> exp.Expr
     right = _milliseconds(part.column("_timestamp"))
     low = exp.Sub(this=_milliseconds(time.copy()), expression=_number(milliseconds(node, "before")))
     high = exp.Add(this=_milliseconds(time.copy()), expression=_number(milliseconds(node, "after")))
-    return exp.Between(this=right, low=low, high=high)
+    return exp.Between(this=right, low=total(low), high=total(high))
 
 
 def kept_events(node: exp.Expr, part: FromItem, before: Inputs) -> list[exp.Expression]:
@@ -106,7 +107,9 @@ def kept_events(node: exp.Expr, part: FromItem, before: Inputs) -> list[exp.Expr
     length = (milliseconds(node, "before") or 0) + (milliseconds(node, "after") or 0) + grace
     ages = ((left_clock, part.column("_timestamp")), (part.column("_stream_time"), left))
     return [
-        exp.LT(this=exp.Sub(this=_milliseconds(clock), expression=_milliseconds(time)), expression=_number(length))
+        exp.LT(
+            this=total(exp.Sub(this=_milliseconds(clock), expression=_milliseconds(time))), expression=_number(length)
+        )
         for clock, time in ages
     ]
 

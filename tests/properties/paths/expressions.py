@@ -125,7 +125,8 @@ def _fails_itself(expression: Expression) -> bool:
         return False
     match expression.operator:
         case "/" | "%":
-            return True
+            divisor = expression.arguments[1]
+            return not isinstance(divisor, Constant) or divisor.value in (0, -1)
         case "+" | "-" | "*" | "NEGATE" | "ABS":
             return expression.type != DOUBLE
         case "CAST":
