@@ -29,9 +29,9 @@ from strandline.jobs.model.types import BaseType, SqlType
 from strandline.state_store.row_lanes import row_lanes
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+    from typing import IO, Any
 
     from numpy.typing import NDArray
 
@@ -327,7 +327,7 @@ def lost_names(before: Sequence[Node], after: Sequence[Node], identity: Callable
     )
 
 
-def open_parquet(source: Path | io.BytesIO) -> pq.ParquetFile:
+def open_parquet(source: Path | IO[Any]) -> pq.ParquetFile:
     """A data file. Its pages are proven; the times that older writers store in twelve bytes (INT96) are read in
     microseconds, since those of 64 bits in nanoseconds end in 2262, and a year 9999 would be another one.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from strandline.jobs.ingest.foreign.data_files import Node, columns_in, conformed, without_shared
+from strandline.jobs.ingest.foreign.data_files import Node, columns_in, conformed, open_parquet, without_shared
 from strandline.jobs.ingest.foreign.table import Changes, mark_of, rows_from
 from strandline.jobs.ingest.formats.coerce import Misfit
 from strandline.jobs.model.errors import (
@@ -333,14 +333,63 @@ class IcebergTable:
         nodes = self._nodes_at(version)
         schema = self._schema_at(version).select(*(each.physical for each in nodes))
         scan = ArrowScan(self._metadata, self._table.io, schema, AlwaysTrue())
+        place = 0
         try:
             with _asked(self._location):
+                old = self._times_of_twelve_bytes(file, schema, version)
                 for batch in scan.to_record_batches([FileScanTask(file)]):
-                    yield pa.table({each.name: conformed(batch.column(each.physical), each) for each in nodes})
+                    columns = {each: batch.column(each) for each in batch.schema.names}
+                    for name, times in old.items():
+                        part = times.slice(place, batch.num_rows)
+                        columns[name] = part.combine_chunks().cast(columns[name].type)
+                    place += batch.num_rows
+                    yield pa.table({each.name: conformed(columns[each.physical], each) for each in nodes})
         except FileNotFoundError as error:
             raise self._gone(version, f"its file '{file.file_path}' is gone") from error
         except Misfit as error:
             raise ForeignSchemaChanged(f"{self.about(version)}, file '{file.file_path}': {error}") from error
+
+    def _times_of_twelve_bytes(self, file: Any, schema: Any, version: int) -> dict[str, pa.ChunkedArray]:
+        """{column: its times} of those that a data file has in twelve bytes (INT96), as files that were imported do.
+
+        PyIceberg reads them in nanoseconds of 64 bits, which end in 2262: a year 9999 would be another one.
+
+        Raises:
+            ForeignUnsupported: a column has such times within it.
+        """
+        from pyiceberg.manifest import FileFormat
+
+        if file.file_format != FileFormat.PARQUET or not any(
+            "timestamp" in str(each.field_type) for each in schema.fields
+        ):
+            return {}
+        with self._table.io.new_input(str(file.file_path)).open() as opened, open_parquet(opened) as content:
+            stored = [content.schema.column(place) for place in range(len(content.schema))]
+            wanted: dict[str, Any] = {}
+            for field in content.schema_arrow:
+                found = self._field_of(field, schema)
+                if found is not None and any(
+                    each.physical_type == "INT96" and each.path.split(".")[0] == field.name for each in stored
+                ):
+                    wanted[field.name] = found
+            for name, found in wanted.items():
+                if not found.field_type.is_primitive:
+                    raise ForeignUnsupported(
+                        f"{self.about(version)}, file '{file.file_path}': column '{name}' has times of twelve bytes "
+                        "(INT96) within it",
+                        hint="rewrite its files: CALL system.rewrite_data_files, in Spark",
+                    )
+            read = content.read(list(wanted)) if wanted else None
+        return {found.name: read[name] for name, found in wanted.items()} if read is not None else {}
+
+    def _field_of(self, stored: pa.Field, schema: Any) -> Any:
+        """The column of the table that a column of a file is, by its number or the table's mapping of names."""
+        number = (stored.metadata or {}).get(b"PARQUET:field_id")
+        if number is None:
+            mapping = self._metadata.name_mapping()
+            known = (each for each in (mapping.root if mapping is not None else ()) if stored.name in each.names)
+            number = next((each.field_id for each in known), None)
+        return None if number is None else next((each for each in schema.fields if each.field_id == int(number)), None)
 
     def _gone(self, version: int, why: str) -> ForeignVersionGone:
         return ForeignVersionGone(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.snapshots import Operation
@@ -362,3 +364,43 @@ def test_without_pyiceberg_it_is_said_what_to_install(world: IcebergWorld, monke
 @pytest.mark.parametrize(("text", "named"), [("a.b.c", True), ("a.b.c.d", True), ("a.b", False), ("./a.b.c", False)])
 def test_a_name_of_three_parts_is_one_of_a_catalog(text: str, named: bool) -> None:
     assert is_named(text) is named
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by name", "by number"])
+def test_times_of_twelve_bytes_reach_as_far_as_those_of_eight(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INT96, as files have that Spark's `add_files` and `migrate` leave as they are."""
+    times = [datetime(9999, 12, 31, 23, 59, 59, 999999, UTC), datetime(3, 1, 1, tzinfo=UTC), None]
+    rows = pa.table(
+        {"id": [1, 2, 3], "at": pa.array(times, pa.timestamp("us", "UTC")), "day": pa.array([None] * 3, pa.date32())}
+    )
+    world = IcebergWorld(tmp_path, monkeypatch)
+    world.begin(rows)
+    world.table.append(rows)
+    (file,) = world.theirs.rglob("*.parquet")
+    stored = pq.read_table(file)
+    if named:
+        stored = pa.table(dict(zip(stored.column_names, stored.columns, strict=True)))
+        mapping = world.table.schema().name_mapping.model_dump_json()
+        with world.table.transaction() as changed:
+            changed.set_properties({"schema.name-mapping.default": mapping})
+    pq.write_table(stored, file, use_deprecated_int96_timestamps=True)
+    world.run("CREATE TABLE t WITH (ICEBERG = '@', KEY = 'id')")
+    world.drain()
+    assert sorted(world.rows("SELECT id, at FROM t")) == list(zip([1, 2, 3], times, strict=True))
+
+
+def test_times_of_twelve_bytes_within_a_column_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table(
+        {"id": [1], "at": pa.array([[datetime(2024, 1, 1, tzinfo=UTC)]], pa.list_(pa.timestamp("us", "UTC")))}
+    )
+    world = IcebergWorld(tmp_path, monkeypatch)
+    world.begin(rows)
+    world.table.append(rows)
+    (file,) = world.theirs.rglob("*.parquet")
+    pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+    world.run("CREATE TABLE t WITH (ICEBERG = '@', KEY = 'id')")
+    with pytest.raises(ForeignUnsupported, match="column 'at' has times of twelve bytes") as found:
+        world.drain()
+    assert "rewrite_data_files" in str(found.value)
