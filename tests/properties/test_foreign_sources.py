@@ -11,6 +11,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,10 @@ from tests.support.foreign_iceberg import IcebergWorld, end_threads
 
 EXAMPLES: Final = -(-int(os.environ.get("STRANDLINE_FOREIGN_EXAMPLES", "60")) // 3)
 _EACH: Final = 5
-_COLUMNS: Final = pa.schema({"id": pa.int64(), "cat": pa.string(), "n": pa.int32(), "v": pa.float64()})
+_COLUMNS: Final = pa.schema(
+    {"id": pa.int64(), "cat": pa.string(), "n": pa.int32(), "v": pa.float64(), "at": pa.timestamp("us", "UTC")}
+)
+_TIMES: Final = tuple(datetime(year, 2, 28, 23, 59, 59, 123000, UTC) for year in (1700, 1970, 2200))
 _VIEWS: Final = {
     "sums": "SELECT cat, COUNT(*) AS rows, CAST(SUM(n) AS BIGINT) AS total, MAX(v) AS most FROM orders GROUP BY cat",
     "kinds": "SELECT DISTINCT n, v FROM orders",
@@ -82,12 +86,13 @@ class _Folder(FolderWorld):
             rows = _rows(self._pick, self._pick.randrange(5))
             if self._number > 1 and self._pick.random() < 0.2:
                 rows = rows.drop_columns(["v"])  # from before the column came
-            self.put(name, rows)
+            self.put(name, rows, use_deprecated_int96_timestamps=self._pick.random() < 0.3)
             self.told.append(f"put {name}: {rows.num_rows}")
 
     def theirs_now(self) -> pa.Table:
         found = [file for file in self.theirs.rglob("*.parquet") if not file.name.startswith(("_", "."))]
-        tables = (pq.read_table(file) for file in found)
+        read = (pq.read_table(file, coerce_int96_timestamp_unit="us") for file in found)
+        tables = (each.cast(pa.schema([_COLUMNS.field(name) for name in each.column_names])) for each in read)
         return pa.concat_tables([_COLUMNS.empty_table(), *tables], promote_options="default").select(_COLUMNS.names)
 
 
@@ -116,8 +121,12 @@ class _Iceberg(IcebergWorld):
             self.told.append(f"delete {condition}")
         else:
             rows = _rows(self._pick, self._pick.randrange(1, 6))
+            before = set(self.theirs.rglob("*.parquet"))
             (self.table.overwrite if way == "overwrite" else self.table.append)(rows)
-            self.told.append(f"{way} {rows.num_rows}")
+            old = self._pick.random() < 0.3
+            for file in set(self.theirs.rglob("*.parquet")) - before if old else ():
+                pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True)
+            self.told.append(f"{way} {rows.num_rows}{', times of twelve bytes' if old else ''}")
 
     def theirs_now(self) -> pa.Table:
         found = self.catalog.load_table("shop.orders").scan().to_arrow()
@@ -126,7 +135,11 @@ class _Iceberg(IcebergWorld):
 
 def _run(world: _Folder | _Iceberg, pick: random.Random, about: str, monkeypatch: pytest.MonkeyPatch) -> None:
     views = {name: _VIEWS[name] for name in pick.sample(sorted(_VIEWS), 2)}
-    columns = "(id BIGINT, cat VARCHAR, n INT, v DOUBLE) " if world.form == "ICEBERG" and pick.random() < 0.5 else ""
+    columns = (
+        "(id BIGINT, cat VARCHAR, n INT, v DOUBLE, at TIMESTAMP) "
+        if world.form == "ICEBERG" and pick.random() < 0.5
+        else ""
+    )
     place = str(world.theirs) if world.form == "PARQUET" else "@"
     text = f"CREATE {world.kind} orders {columns}WITH ({world.form} = '{place}');"
     world.run(text + "".join(f"CREATE MATERIALIZED VIEW {name} AS {query};" for name, query in views.items()))
@@ -159,6 +172,7 @@ def _rows(pick: random.Random, count: int) -> pa.Table:
             "cat": pick.choice(["a", "b", None]),
             "n": pick.randrange(-1, 4),
             "v": pick.choice([0.5, 2.0, None]),
+            "at": pick.choice([None, *_TIMES]),
         }
         for _ in range(count)
     ]

@@ -32,12 +32,12 @@ class FolderWorld:
         self.settings = Settings(lake=folder / "lake")
         self._clock = 1_700_000_000
 
-    def put(self, name: str, rows: pa.Table) -> Path:
-        """A whole file, a second younger than the one before it."""
+    def put(self, name: str, rows: pa.Table, **how: Any) -> Path:
+        """A whole file, a second younger than the one before it. Args: `how`: as of `pyarrow.parquet.write_table`."""
         target = self.theirs / name
         target.parent.mkdir(parents=True, exist_ok=True)
         hidden = target.with_name(f".{target.name}")
-        pq.write_table(rows, hidden)
+        pq.write_table(rows, hidden, **how)
         self._clock += 1
         os.utime(hidden, (self._clock, self._clock))
         hidden.replace(target)
