@@ -46,6 +46,8 @@ _STEPS: Final = (
     " WHEN MATCHED AND s.id > 90 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *",
     "REORG TABLE {t} APPLY (PURGE)",
     "DELETE FROM {t} WHERE cat = 'c'",
+    "CREATE OR REPLACE TABLE {t} USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name') AS"
+    " SELECT id, cat, v + 1 AS v FROM {t} WHERE id % 2 = 0",
     "INSERT INTO {t} VALUES (500, NULL, NULL), (501, 'a', DOUBLE('NaN')), (502, 'b', -0.0D)",
     "RESTORE TABLE {t} TO VERSION AS OF 3",
     "INSERT OVERWRITE {t} SELECT id, 'z', 1.0D FROM RANGE(0, 9)",
