@@ -27,8 +27,6 @@ from strandline.jobs.model.definitions import Definition, Function, InsertQuery,
 from strandline.jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
 from strandline.jobs.query.clauses.read import query_of
 from strandline.jobs.query.logical import fingerprint
-from strandline.jobs.run.shared import shared_tables
-from strandline.jobs.run.standby import next_to
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.errors import CorruptState
@@ -279,6 +277,10 @@ def come_in_place(definition: Definition, catalog: Catalog, lake: LakeLayout) ->
     Raises:
         NotSupported: the definition is the one of the file, and the rows are of another.
     """
+    # The prompt answers EXPLAIN within a second, and these load the engine.
+    from strandline.jobs.run.shared import shared_tables
+    from strandline.jobs.run.standby import next_to
+
     name = definition.name
     present, broken = catalog.undecided[name], catalog.broken[name]
     if _made_rows(present, broken, lake):
