@@ -148,10 +148,10 @@ def in_words(node: exp.Expression) -> str:
             return exp.Div(this=left, expression=right)
         return each.this if type(each) is exp.Cast and _is_arithmetic(each.this) else each
 
-    return sql_of(named_subqueries(_rebuilt(node.copy(), made)))
+    return sql_of(_named_subqueries(_rebuilt(node.copy(), made)))
 
 
-def named_subqueries(node: exp.Expression) -> exp.Expression:
+def _named_subqueries(node: exp.Expression) -> exp.Expression:
     """The expression with words in the place of the columns that a subquery became which stands for a value."""
 
     def named(each: exp.Expr) -> exp.Expr:

@@ -25,9 +25,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from strandline.jobs.functions.failing import can_fail, failing, in_words, lenient, named_subqueries
+from strandline.jobs.functions.failing import can_fail, failing, in_words, lenient
 from strandline.jobs.functions.scalars.domains import FAIL, guards_in, is_guard, name_of
-from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.trees import all_of, any_of, call, columns_in, conjuncts
 
 BREAKS = "breaks "
@@ -247,8 +246,8 @@ def truth(condition: exp.Expression | None) -> exp.Expression:
 
 
 def said_of(terms: Iterable[exp.Expression], table: str) -> str:
-    """The reason of a dead letter: the expressions that can fail, as the table computes them."""
-    return f"fails in {table}: {'; '.join(dict.fromkeys(sql_of(named_subqueries(each)) for each in terms))}"
+    """The reason of a dead letter: the expressions that can fail, as a user would write them."""
+    return f"fails in {table}: {'; '.join(dict.fromkeys(map(in_words, terms)))}"
 
 
 def _fails_where_needed(needed: Needed) -> exp.Expression | None:

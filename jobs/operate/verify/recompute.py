@@ -367,7 +367,7 @@ _SPELLED_ALIKE = (BaseType.INT, BaseType.BIGINT, BaseType.VARCHAR, BaseType.BOOL
 
 
 def check_dead_letters(table: Opened, catalog: Catalog, lake: LakeLayout, functions: Library) -> Outcome:
-    """The rows kept aside are those of the inputs that fail, each with its reason.
+    """The rows kept aside are those of the inputs that fail, each where it fails or with what it breaks.
 
     Args:
         table: of the dead letters of a view, or of one of its stages.
@@ -449,11 +449,15 @@ def _names(stage: MapStage) -> set[str]:
 
 
 def _plain(rows: pa.Table, names: set[str]) -> pa.Table:
-    """The rows with those values of their JSON, in one spelling."""
+    """The rows with those values of their JSON, in one spelling, and their reasons without the expressions.
+
+    How an expression is written in a reason is each release's own.
+    """
     import pyarrow as pa
 
     texts = pa.array(list(_texts(rows, names)), pa.string())
-    return rows.set_column(rows.column_names.index(ROW), ROW, texts)
+    reasons = pa.array([reason.partition(": ")[0] for reason in rows[REASON].to_pylist()], pa.string())
+    return pa.table({REASON: reasons, ROW: texts})
 
 
 def _texts(rows: pa.Table, names: set[str]) -> Iterator[str]:
