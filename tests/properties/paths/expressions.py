@@ -120,13 +120,25 @@ def can_fail(expression: Expression) -> bool:
     return any(_fails_itself(each) for each in parts_of(expression))
 
 
+def is_sure(term: Expression) -> bool:
+    """True of a term that fails on no row although something in it can: what is divided by 3 has a value."""
+    return all(
+        isinstance(each, Call) and each.operator in ("/", "%") and _is_safe(each.arguments[1])
+        for each in parts_of(term)
+        if _fails_itself(each)
+    )
+
+
+def _is_safe(divisor: Expression) -> bool:
+    return isinstance(divisor, Constant) and divisor.value not in (None, 0, -1)
+
+
 def _fails_itself(expression: Expression) -> bool:
     if not isinstance(expression, Call):
         return False
     match expression.operator:
         case "/" | "%":
-            divisor = expression.arguments[1]
-            return not isinstance(divisor, Constant) or divisor.value in (0, -1)
+            return True
         case "+" | "-" | "*" | "NEGATE" | "ABS":
             return expression.type != DOUBLE
         case "CAST":

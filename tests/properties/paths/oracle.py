@@ -24,6 +24,7 @@ from tests.properties.paths.expressions import (
     can_fail,
     columns_of,
     is_number,
+    is_sure,
     terms_of,
     text,
 )
@@ -430,7 +431,8 @@ class _Kept:
 
     def __init__(self, block: Block, computed: Sequence[Expression], nulls: bool) -> None:
         self.failing = 0
-        self._unsure = [each for each in terms_of(block.where) if can_fail(each)]
+        unsure = [each for each in terms_of(block.where) if can_fail(each)]
+        self._unsure = sorted(unsure, key=is_sure, reverse=True)
         self._keys = [computed.index(each) for each in block.group or ()] if block.keys_are_there else []
         self._computed = computed
         self._nulls = nulls
