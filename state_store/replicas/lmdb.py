@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import subprocess
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -52,7 +54,7 @@ def lmdb_errors(path: Path) -> Iterator[None]:
 # Reads of LMDB: a read transaction sees one state for as long as it lasts, and blocks nobody.
 #
 # LMDB has no checksums. Each value, the state among them, ends with the CRC-32 of its key and itself; pages of the tree
-# have none: `Replica.check_kept` asks for each key once.
+# have none: `check_pages` goes through them before they are used, and `Replica.check_kept` asks for each key once.
 
 STATE: Final = b"\x00state, with checksums"
 """Sorts before every row. A store of rows without checksums has another one: it is restored."""
@@ -153,6 +155,7 @@ class LmdbStore(Store):
         path.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(path)
         try:
+            check_pages(path)
             with lmdb_errors(path):
                 self._environment = lmdb.open(
                     str(path), map_size=map_bytes, metasync=False, max_readers=_READERS, readahead=False
@@ -191,6 +194,38 @@ class LmdbStore(Store):
     def close(self) -> None:
         self._environment.close()
         os.close(self._lock)
+
+
+# The number of a page is followed without a look at it, beyond the end of the file too, of which the process dies. So a
+# child goes through the tree first, and begins a write, which reads the list of free pages.
+_GO_THROUGH: Final = """
+import sys, lmdb
+environment = lmdb.open(sys.argv[1], map_size=int(sys.argv[2]), lock=False, readahead=False)
+with environment.begin() as transaction:
+    for _ in transaction.cursor():
+        pass
+with environment.begin(write=True) as transaction:
+    transaction.put(b"new", b"row")
+    transaction.abort()
+"""
+
+
+def check_pages(path: Path) -> None:
+    """Go through the pages of a store that nobody has open, if there is one; an error that LMDB raises is left to who
+    opens it.
+
+    Raises:
+        CorruptState: LMDB does not survive it.
+    """
+    if not (path / "data.mdb").exists():
+        return
+    # A child of its own, of 0.1 s: after a fork, the threads of this process could hold a lock for ever.
+    command = [sys.executable, "-c", _GO_THROUGH, str(path), str(MAP_BYTES)]
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode
+    if code < 0:
+        raise CorruptState(
+            f"the replica '{path.name}': a page of its tree is not as it was written", where=str(path), hint=_RESTORED
+        )
 
 
 def _locked(path: Path) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import struct
 from contextlib import closing
 from pathlib import Path
 
@@ -79,3 +81,21 @@ def test_a_store_of_rows_without_checksums_is_restored(tmp_path: Path) -> None:
         transaction.put(b"ra", b"a")
     with closing(LmdbStore(tmp_path / "s", map_bytes=1 << 20)) as store, store.snapshot() as now:
         assert now.state() is None
+
+
+def test_a_row_that_a_page_has_beyond_the_end_of_the_file_does_not_end_the_process(tmp_path: Path) -> None:
+    """One bit of the place of each leaf's first row; where it stands says lmdb's mdb.c, MDB_page."""
+    made = Replicated(tmp_path, "keyed")
+    made.epochs(3)
+    with closing(made.replica(Backend("lmdb"))) as replica:
+        made.follower(replica).catch_up()
+    file = tmp_path / "replica" / "data.mdb"
+    data = bytearray(file.read_bytes())
+    pages = range(0, len(data), resource.getpagesize())
+    leaves = [page for page in pages if struct.unpack_from("<H", data, page + 10)[0] & 0x02]
+    assert leaves
+    for leaf in leaves:
+        data[leaf + 17] |= 0x80
+    file.write_bytes(data)
+    with pytest.raises(CorruptState, match="a page of its tree is not as it was written"):
+        made.replica(Backend("lmdb"))
