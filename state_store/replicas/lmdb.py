@@ -54,7 +54,7 @@ def lmdb_errors(path: Path) -> Iterator[None]:
 # Reads of LMDB: a read transaction sees one state for as long as it lasts, and blocks nobody.
 #
 # LMDB has no checksums. Each value, the state among them, ends with the CRC-32 of its key and itself; pages of the tree
-# have none: `check_pages` goes through them before they are used, and `Replica.check_kept` asks for each key once.
+# have none: `_check_pages` goes through them before they are used, and `Replica.check_kept` asks for each key once.
 
 STATE: Final = b"\x00state, with checksums"
 """Sorts before every row. A store of rows without checksums has another one: it is restored."""
@@ -155,7 +155,7 @@ class LmdbStore(Store):
         path.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(path)
         try:
-            check_pages(path)
+            _check_pages(path)
             with lmdb_errors(path):
                 self._environment = lmdb.open(
                     str(path), map_size=map_bytes, metasync=False, max_readers=_READERS, readahead=False
@@ -210,7 +210,7 @@ with environment.begin(write=True) as transaction:
 """
 
 
-def check_pages(path: Path) -> None:
+def _check_pages(path: Path) -> None:
     """Go through the pages of a store that nobody has open, if there is one; an error that LMDB raises is left to who
     opens it.
 
