@@ -88,7 +88,7 @@ class ViewLake:
         self.lake = LakeLayout(folder)
         self.kept: dict[tuple[str, str], Any] = {}
         self.duck = QueryEngine(Library((), ()))
-        self._times = dict.fromkeys(self.relations, BEGIN)
+        self._times = dict.fromkeys(self.relations, dt.datetime.min.replace(tzinfo=dt.UTC))
         self._offsets = dict.fromkeys(self.relations, 0)
 
     def _planned(self) -> None:

@@ -8,6 +8,7 @@ project.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -377,7 +378,7 @@ class _Windows:
         self._size, self._step = window.size * 1000, window.step * 1000
         unsaid = 0 if window.final else 24 * 3600
         self._grace = (window.grace if window.grace is not None else unsaid) * 1000
-        self._latest = 0
+        self._latest: float = -math.inf
 
     def see(self, now: int) -> None:
         """Take note of the stream's time."""
@@ -393,7 +394,8 @@ class _Windows:
         """Where the windows begin that a row is in, without those for which it came too late."""
         last = at // self._step * self._step
         starts = range(last, at - self._size, -self._step)
-        return [start for start in starts if start + self._size + self._grace > now]
+        hops = self._window.kind == "HOPPING"  # none begins before 1970
+        return [start for start in starts if start + self._size + self._grace > now and (start >= 0 or not hops)]
 
     def of(self, rows: Sequence[list[Any]], computed: Sequence[Expression]) -> Iterator[tuple[list[Any], list[int]]]:
         """Each row, which ends with its times, once for each of its windows."""
