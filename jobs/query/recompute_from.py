@@ -283,7 +283,7 @@ def clock(time: exp.Expression) -> exp.Expression:
 def _starts(window: TimeWindow, recompute: Recomputation) -> str:
     """The array of the windows' starts: the multiples of the advance after `time - size`; of hops none before 1970."""
     number = f"CAST(FLOOR(({MILLIS} - {window.size}) / {window.advance}.0) AS BIGINT) + 1"
-    first = f"{number if window.type == 'tumbling' else f'GREATEST({number}, 0)'}"
+    first = number if window.type == "tumbling" else f"GREATEST({number}, 0)"
     return _SERIES[recompute.engine.dialect].format(
         first=f"({first}) * {window.advance}", last=MILLIS, step=window.advance
     )

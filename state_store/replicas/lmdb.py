@@ -196,8 +196,8 @@ class LmdbStore(Store):
         os.close(self._lock)
 
 
-# The number of a page is followed without a look at it, beyond the end of the file too, of which the process dies. So a
-# child goes through the tree first, and begins a write, which reads the list of free pages.
+# The place of a row in a page is followed without a look at it, beyond the end of the file too, of which the process
+# dies. So a child goes through the tree first, and begins a write, which reads the list of free pages.
 _GO_THROUGH: Final = """
 import sys, lmdb
 environment = lmdb.open(sys.argv[1], map_size=int(sys.argv[2]), lock=False, readahead=False)
