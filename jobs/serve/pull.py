@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -34,7 +35,7 @@ from strandline.jobs.query.recompute import recompute_sql
 from strandline.jobs.serve.catalogued import check_stored
 from strandline.jobs.serve.consistent_snapshot import ConsistentSnapshot, newest_snapshot
 from strandline.jobs.serve.past import not_kept, with_past
-from strandline.jobs.serve.query_engine import FailsOnRow, QueryEngine
+from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.serve.terms import FREELY, QueryBudget, check_cut
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import VersionGone
@@ -283,14 +284,14 @@ def answer(
         given, met = (computed[0], None) if computed is not None else ({}, predicate)
         stored = {name: each for name, each in asked.tables.items() if name not in given}
         tables = given | {name: snapshot.rows(each, _columns(each), met) for name, each in stored.items()}
-        try:
-            rows = duck.query(asked.text, tables)
-        except FailsOnRow:
-            if only_relation(pull) is not None:
-                raise
-            # Maybe on a row that joins nothing, and so is none of the query's.
-            rows = duck.query(computation(pull, plan.limit, joins_first=True).text, tables)
+        # A row that fails may be one that joins nothing, and so none of the query's.
+        again = partial(_joined_first, plan) if only_relation(pull) is None else None
+        rows = duck.query(asked.text, tables, again)
     return Answer(*_outputs(pull), rows, cut)
+
+
+def _joined_first(plan: PlannedPull) -> str:
+    return computation(plan.pull, plan.limit, joins_first=True).text
 
 
 def columns_of(statement: Select, catalog: Catalog, lake: LakeLayout) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:

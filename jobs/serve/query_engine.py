@@ -20,16 +20,11 @@ from strandline.state_store.duckdb import elementary
 from strandline.state_store.duckdb.statements import error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
     from strandline.jobs.functions.python import Library
-
-
-class FailsOnRow(InvalidQuery):
-    """An expression of the query has no value on a row. Ask otherwise, as the hint says."""
-
 
 # In this order: the last one locks the others. Replacement scans would let a query name any Arrow table or data frame
 # that is a variable of this process. GLOBAL: what is set in a session is not so in the connections made beside it.
@@ -126,23 +121,33 @@ class QueryEngine:
         if not self._shares:
             self._database.close()
 
-    def query(self, sql: str, relations: Mapping[str, pa.Table]) -> pa.Table:
+    def query(self, sql: str, relations: Mapping[str, pa.Table], again: Callable[[], str] | None = None) -> pa.Table:
         """The answer of `sql` over `relations`, by name.
 
+        Args:
+            again: another text of the same query, which is asked where `sql` fails on a row.
+
         Raises:
-            FailsOnRow: an expression fails on a row.
-            InvalidQuery: DuckDB refuses the text or fails over the data.
+            InvalidQuery: an expression fails on a row; or DuckDB refuses the text or fails over the data.
             TimeLimit, TooLarge: the query takes more than it may. A single call of a function runs to its end first.
             FunctionRefused, RefreshFailed: the query calls a function whose Python may not run.
         """
-        import pyarrow as pa
-
         self._database.know(sql, self._functions)
         for name, rows in relations.items():
             self._connection.register(name, rows)
         with self._typed_errors(), self._interrupted():
-            reader = self._connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
-            return pa.Table.from_batches(self._spent.answering(reader), reader.schema)
+            try:
+                return self._computed(sql)
+            except (duckdb.Error, OSError) as error:
+                if again is None or f" Error: {FAILS_ON_A_ROW}" not in str(error):
+                    raise
+            return self._computed(again())
+
+    def _computed(self, sql: str) -> pa.Table:
+        import pyarrow as pa
+
+        reader = self._connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
+        return pa.Table.from_batches(self._spent.answering(reader), reader.schema)
 
     def define(self, statements: str, rows: pa.Table | None = None) -> None:
         """Run statements of ours, which make what a query then names; `rows` is the table `rows` in them.
@@ -187,7 +192,7 @@ class QueryEngine:
                 raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
             _, fails, what = message.partition(f" Error: {FAILS_ON_A_ROW}")
             if fails and isinstance(known, duckdb.InvalidInputException):
-                raise FailsOnRow(
+                raise InvalidQuery(
                     f"an expression of the query fails on a row: {what}",
                     hint="leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them",
                 ) from error
