@@ -125,6 +125,13 @@ CASES = (
                 (2, 1, 4, 1, 4),
                 (5, 1, 3, 1, 8),
             ),
+            "mv6": shown(
+                """SELECT v1, BIT_OR(DISTINCT v3) AS b, BIT_AND(DISTINCT v3) AS c, LOGICAL_OR(DISTINCT v3 > 3) AS d,
+                EVERY(DISTINCT v3 > 3) AS e, MAX_BY(DISTINCT v2, v3) AS f FROM t GROUP BY v1""",
+                (1, 7, 0, True, False, 2),
+                (2, 4, 4, True, True, 4),
+                (5, 8, 8, True, True, 3),
+            ),
         },
     ),
     Case(

@@ -76,8 +76,8 @@ class Calls:
         values = [] if stars else [typed(argument) for argument in written]
         if call.name in _EXTREMES and values and has_order(values[-1].type):
             call, values = _by_key(call, values, typed)
-            distinct = False  # it changes nothing
             function = self._functions[call.name]
+        distinct = distinct and call.name not in _ALIKE_TWICE
         expressions, types = tuple(v.expression for v in values), tuple(v.type for v in values)
         bound = function.bind(expressions, types, distinct=distinct)
         parts: list[exp.Expr] = [v.expression for v in values] if values else [each.copy() for each in written]
@@ -162,6 +162,10 @@ _EXTREMES: Final = {
     **dict.fromkeys(("MAX", "MAX_BY"), "MAX_BY"),
 }
 """The functions that compare values, and those by which they compare ARRAYs and STRUCTs."""
+
+
+_ALIKE_TWICE: Final = {"MIN_BY", "MAX_BY", "BIT_AND", "BIT_OR", "BOOL_AND", "EVERY", "BOOL_OR", "ANY"}
+"""The functions for which a value counts once however often it comes, so that DISTINCT changes nothing."""
 
 
 def _by_key(call: exp.Anonymous, values: list[Typed], typed: Infer) -> tuple[exp.Anonymous, list[Typed]]:
