@@ -152,7 +152,8 @@ def _comparison(node: exp.Expr, relation: Relation, alias: str | None) -> tuple[
     column, constants = node.this, node.expressions if isinstance(node, exp.In) else [node.args.get("expression")]
     if not isinstance(node, exp.EQ | exp.In) or not isinstance(column, exp.Column) or not constants:
         return None
-    if alias is not None and column.table != alias:
+    # An item that rows are repeated for has a name alone.
+    if not column.table or (alias is not None and column.table != alias):
         return None
     base = relation.type_of(column.name).base
     values = [_constant(constant, base) for constant in constants]

@@ -195,6 +195,22 @@ def test_a_query_reaches_nothing_but_the_catalog(filled: Interpreter, query: str
         answer(filled, query)
 
 
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("u.item = 2", {(7, 2), (8, 2), (None, 2)}),
+        ("u.item = r.n", {(7, 7), (8, 8)}),
+        ("u.item IN (2, 8)", {(7, 2), (8, 2), (8, 8), (None, 2)}),
+        ("u.item = 2 AND r.n = 7", {(7, 2)}),
+    ],
+)
+def test_a_condition_on_an_item_is_none_on_the_rows_it_comes_from(
+    filled: Interpreter, where: str, wanted: set[tuple[int | None, int]]
+) -> None:
+    query = f"SELECT r.n, u.item FROM readings AS r CROSS JOIN UNNEST(ARRAY[r.n, 2]) AS u (item) WHERE {where}"
+    assert {(row["n"], row["item"]) for row in answer(filled, query)} == wanted
+
+
 def test_an_overflow_is_an_error_not_a_wrap(filled: Interpreter) -> None:
     with pytest.raises(InvalidQuery, match=r"fails on a row: readings\.n"):
         answer(filled, "SELECT n * 2147483647 * 2147483647 * 2147483647 FROM readings WHERE n = 7")
