@@ -294,21 +294,16 @@ def in_time(block: Block) -> exp.Expression | None:
     window, time = block.window, block.time
     if window is None or time is None:
         return None
-    at = call("UNIX_TIMESTAMP", time)
-    begins = exp.GTE(this=at, expression=_number(0)) if window.type == "hopping" else None
+    number, at = exp.Literal.number, call("UNIX_TIMESTAMP", time)
+    begins = exp.GTE(this=at.copy(), expression=number(0)) if window.type == "hopping" else None
     if window.grace is None:
         return begins
-    now = call("UNIX_TIMESTAMP", clock(time))
+    now, open_for = call("UNIX_TIMESTAMP", clock(time)), number(window.size + window.grace)
     if window.type == "session":
-        ends = exp.Add(this=at, expression=_number(window.size + window.grace))
-        return exp.GTE(this=total(exp.Paren(this=ends)), expression=now)
-    rest = exp.Paren(
-        this=exp.Add(this=exp.Mod(this=at, expression=_number(window.advance)), expression=_number(window.advance))
-    )
-    last = exp.Paren(this=exp.Sub(this=at, expression=exp.Mod(this=rest, expression=_number(window.advance))))
-    ends = exp.Add(this=last, expression=_number(window.size + window.grace))
-    return all_of(begins, exp.GT(this=total(exp.Paren(this=ends)), expression=now))
-
-
-def _number(value: int) -> exp.Expression:
-    return exp.Literal.number(value)
+        return exp.GTE(this=total(exp.Paren(this=exp.Add(this=at, expression=open_for))), expression=now)
+    step = number(window.advance)
+    rest = exp.Add(this=exp.Mod(this=at, expression=step), expression=step.copy())
+    past = exp.Mod(this=exp.Paren(this=rest), expression=step.copy())
+    last = exp.Paren(this=exp.Sub(this=at.copy(), expression=past))
+    ends = total(exp.Paren(this=exp.Add(this=last, expression=open_for)))
+    return all_of(begins, exp.GT(this=ends, expression=now))

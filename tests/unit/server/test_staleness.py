@@ -67,6 +67,15 @@ def asked(client: TestClient, sql: str, allowed: str) -> Any:
     return client.post("/v1/query", json={"sql": sql, "max_staleness": allowed, "wait_ms": 0})
 
 
+def refused(client: TestClient, allowed: str) -> list[Any]:
+    """The answers that are too old: by key, of a scan, and of one row."""
+    row = client.get(ROW, params={"max_staleness": allowed, "wait_ms": 0})
+    answers = [asked(client, KEY, allowed), asked(client, SUM, allowed), row]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["code"]) == (503, "serve.too_stale")
+    return answers
+
+
 def test_a_quiet_source_is_not_stale(client: TestClient) -> None:
     wait_until(lambda: client.get(ROW).json()["staleness_ms"] is not None, "the topic is not looked at")
     found = client.get(ROW)
@@ -83,12 +92,7 @@ def test_a_dead_pipeline_is(client: TestClient, served: ServedLake) -> None:
     insert(served)
     insert(served)
     wait_until(lambda: client.get(ROW).json()["behind_records"] == 2, "the topic is not looked at")
-    for answer in (
-        asked(client, KEY, "1ms"),
-        asked(client, SUM, "1ms"),
-        client.get(ROW, params={"max_staleness": "1ms", "wait_ms": 0}),
-    ):
-        assert (answer.status_code, answer.json()["code"]) == (503, "serve.too_stale")
+    for answer in refused(client, "1ms"):
         assert answer.headers["Retry-After"]
     run(served)
     found = client.get(ROW, params={"max_staleness": "30s"}).json()
@@ -244,12 +248,7 @@ def test_a_topic_that_was_made_again_is_reflected_by_no_answer(client: TestClien
     LocalLog(served.lake).ensure_topic("visits", 1)
     insert(served)
     wait_until(lambda: client.get(ROW).json()["behind_records"] == 1, "the topic is taken for the former one")
-    for answer in (
-        asked(client, KEY, "30s"),
-        asked(client, SUM, "30s"),
-        client.get(ROW, params={"max_staleness": "30s", "wait_ms": 0}),
-    ):
-        assert (answer.status_code, answer.json()["code"]) == (503, "serve.too_stale")
+    for answer in refused(client, "30s"):
         assert "topic 'visits' was deleted and made again" in answer.json()["message"]
     assert client.get(ROW).status_code == 200, "who does not ask is answered"
 
