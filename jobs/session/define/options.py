@@ -75,8 +75,8 @@ def _forgets(option: Option, owner: str) -> SqlError:
     """The refusal of an option by which rows would go with time: the views over them would become wrong silently."""
     if owner != "a source":
         message = f"{option.name} is refused: {owner} has the rows that its query gives, however old they are"
-        length = f"INTERVAL '{option.value.strip()}'" if _LENGTH.fullmatch(option.value.strip()) else "INTERVAL '1 DAY'"
-        hint = f"say it in its query, with the column of its time: SELECT * FROM (SELECT …) WHERE at > NOW() - {length}"
+        length = option.value.strip() if _LENGTH.fullmatch(option.value.strip()) else "1 DAY"
+        hint = f"CREATE MATERIALIZED VIEW … WITH (RETENTION = '{length}', TIMESTAMP = the column of its time)"
         return error(OptionRefused, option, message, hint)
     message = f"{option.name} is refused: how old or large an event log may grow is said otherwise"
     return error(OptionRefused, option, message, f"say {' or '.join(RETENTION_OPTIONS)}")
@@ -171,7 +171,7 @@ def time_options(given: Mapping[str, Option], columns: tuple[Column, ...]) -> tu
 
 def kept_rows(given: Mapping[str, Option]) -> dict[str, str]:
     """The options that say how much of an event log is kept, checked. Raises OptionRefused."""
-    return {name: _kept(given[name]) for name in RETENTION_OPTIONS if name in given}
+    return {name: retention_of(given[name]) for name in RETENTION_OPTIONS if name in given}
 
 
 def check_one_way(given: Mapping[str, Option]) -> None:
@@ -345,8 +345,12 @@ def count_of(option: Option | None) -> int:
     return int(option.value)
 
 
-def _kept(option: Option) -> str:
-    """The value of an option that says how much of an event log is kept."""
+def retention_of(option: Option) -> str:
+    """The value of an option that says how much is kept.
+
+    Raises:
+        OptionRefused
+    """
     if not re.fullmatch(rf"{NO_END}|[1-9][0-9]{{0,17}}", option.value):
         what = f"{option.name} is a whole number above 0, or {NO_END} for no end, not '{option.value}'"
         raise error(OptionRefused, option, what)

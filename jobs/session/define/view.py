@@ -50,6 +50,7 @@ from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefus
 from strandline.jobs.model.stage import Plan
 from strandline.jobs.model.stage_columns import relation_of
 from strandline.jobs.model.tables import META_COLUMNS, Relation
+from strandline.jobs.model.types import BaseType
 from strandline.jobs.publish.topic import hidden_keys, published, published_views, topic_as_source
 from strandline.jobs.query.clauses.ksql import check_projection
 from strandline.jobs.query.clauses.quarantine import guarded_query
@@ -69,8 +70,15 @@ from strandline.jobs.query.logical import (
 )
 from strandline.jobs.session.define.options import check_columns, error, has_odd_map, timestamp_column
 from strandline.jobs.session.define.source import check_name
-from strandline.jobs.session.define.view_options import check_columns_of, check_formats, check_quarantine, view_options
+from strandline.jobs.session.define.view_options import (
+    RETENTION,
+    check_columns_of,
+    check_formats,
+    check_quarantine,
+    view_options,
+)
 from strandline.jobs.sql.dialect import quote, sql_of
+from strandline.jobs.sql.from_text import parse_query
 from strandline.jobs.sql.syntax import CreateView
 from strandline.jobs.sql.trees import identifier
 from strandline.state_store.wording import Name, sentence
@@ -96,8 +104,11 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str, *, prefixed:
     _check_options(statement.options)
     semantics = ViewOptions.read(options).semantics
     tree, query = _read(statement, semantics, catalog, prefixed=prefixed)
-    query = guarded_query(query, Ownership.read(options).quarantined)
     _note_rowtime(statement, query, options)
+    if RETENTION in options:
+        tree = _with_retention(statement, tree, query, options)
+        query = read_query(tree, catalog, semantics=semantics, prefixed=prefixed)
+    query = guarded_query(query, Ownership.read(options).quarantined)
     made = _planned(statement.name, query, options, pipeline)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
@@ -202,6 +213,37 @@ def _note_rowtime(statement: CreateView, query: Query, options: dict[str, str]) 
     name = timestamp_column(given, tuple(Column(name, sql_type) for name, sql_type in outputs_of(query)))
     if name is not None:
         options["TIMESTAMP"] = name
+
+
+def _with_retention(statement: CreateView, tree: exp.Query, query: Query, options: Mapping[str, str]) -> exp.Query:
+    """The tree of a view's query, whose rows leave when the lake's clock says that they are older than RETENTION.
+
+    Raises:
+        NotSupported: the rows of CREATE STREAM and TABLE go to a topic, and do not leave by the clock.
+        OptionRefused: no column says how old a row is.
+    """
+    given = {option.name: option for option in statement.options}
+    option = given.get(RETENTION) or given[f"{RETENTION}_MS"]
+    if statement.kind is not None:
+        what = f"{option.name} in CREATE STREAM or TABLE is not supported: rows leave by the clock"
+        raise error(NotSupported, option, what, "CREATE MATERIALIZED VIEW … AS")
+    types = dict(outputs_of(query))
+    name = options.get("TIMESTAMP") or next((each.name for each in reversed(BOUNDS) if each.name in types), None)
+    if name is None:
+        what = f"{option.name} needs the column that says how old a row is"
+        raise error(OptionRefused, option, what, "TIMESTAMP = 'the column', BIGINT milliseconds or TIMESTAMP")
+    time = quote(name)
+    if types[name].base is BaseType.BIGINT:
+        time = f"FROM_UNIXTIME({time})"
+    elif types[name].base is BaseType.VARCHAR:
+        time = f"PARSE_TIMESTAMP({time}, {_literal(options['TIMESTAMP_FORMAT'])})"
+    columns = ", ".join(map(quote, types))
+    length = _literal(options[RETENTION])
+    return parse_query(f"SELECT {columns} FROM ({sql_of(tree)}) WHERE {time} > NOW() - INTERVAL {length}")
+
+
+def _literal(text: str) -> str:
+    return sql_of(exp.Literal.string(text))
 
 
 def inputs_of(query: Query, catalog: Catalog) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The WITH (…) of a view: options of its maintenance, of its ownership, and ksqlDB's options of its topic.
 
 A view is a table of the lake. The options of a topic are kept for its changelog topic and change no row; TIMESTAMP
-changes the time of the rows (`jobs.ivm.plan.plan`).
+changes the time of the rows (`jobs.ivm.plan.plan`), and RETENTION lets them leave when they are old
+(`jobs.session.define.view`).
 
 A source has the options of ownership too: OWNER, TAGS, FRESHNESS, EXPECT, DESCRIPTION and ORIGIN, checked and brought
 into one form. EXPECT is a list in YAML (so JSON will do), each entry an expectation of Great Expectations with its
@@ -24,14 +25,16 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import yaml
 
 from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
 from strandline.jobs.model.definitions import (
     DOWNSTREAM,
+    NO_END,
     OWNERSHIP_OPTIONS,
+    RETENTION_OPTIONS,
     Column,
     ErrorPolicy,
     Expectation,
@@ -52,9 +55,11 @@ from strandline.jobs.session.define.options import (
     error,
     format_of,
     nullable_value,
+    retention_of,
 )
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.syntax import Option
+from strandline.jobs.sql.time_clauses import interval_of
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -74,6 +79,10 @@ TOPIC_OPTIONS = (
 )
 """Options kept for the view's changelog topic."""
 _TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
+RETENTION: Final = "RETENTION"
+"""The option that says how old the rows of a view may grow, as a text that INTERVAL takes; RETENTION_MS says the same
+in milliseconds."""
+_RETENTION_MS = RETENTION_OPTIONS[0]
 _MOST_BYTES = 1 << 50
 """More is a typing error: no machine has it."""
 
@@ -85,10 +94,27 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
         OptionRefused: an option is unknown or has a wrong value.
         NotSupported: an option or value that is not supported yet.
     """
-    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, *OWNERSHIP_OPTIONS)
+    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, RETENTION, _RETENTION_MS, *OWNERSHIP_OPTIONS)
     given = allowed(options, known, "a view")
     check_one_way(given)
-    return {name: _value(option) for name, option in given.items()}
+    kept = _retention(given.pop(RETENTION, None), given.pop(_RETENTION_MS, None))
+    read = {name: _value(option) for name, option in given.items()}
+    return read if kept is None else {**read, RETENTION: kept}
+
+
+def _retention(length: Option | None, milliseconds: Option | None) -> str | None:
+    """How old the rows may grow, by RETENTION or RETENTION_MS; None for no end."""
+    if length is not None and milliseconds is not None:
+        raise error(OptionRefused, milliseconds, "RETENTION and RETENTION_MS say the same: give one of them")
+    if milliseconds is not None:
+        number = retention_of(milliseconds)
+        return None if number == str(NO_END) else f"{number} MILLISECONDS"
+    if length is None:
+        return None
+    found = interval_of(length.value)
+    if found is None or min(found.parts) < 0 or not any(found.parts):
+        raise error(OptionRefused, length, f"'{length.value}' is no length of time", "write for example '7 DAYS'")
+    return length.value.strip()
 
 
 def check_formats(options: Mapping[str, str], columns: Sequence[Column]) -> None:

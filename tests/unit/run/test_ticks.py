@@ -37,6 +37,36 @@ def test_rows_leave_when_their_time_is_over(
     assert found == [([2, 3], [(2,)]), ([2, 3], [(2,)]), ([3], [(1,)])]
 
 
+LATEST = """
+CREATE TABLE clock (id INT PRIMARY KEY, now TIMESTAMP) WITH (TICK_EVERY = '1 HOUR');
+CREATE STREAM visits (id INT KEY, shop VARCHAR, at TIMESTAMP);
+CREATE OR REPLACE MATERIALIZED VIEW latest WITH (RETENTION = '{}', TIMESTAMP = 'at')
+    AS SELECT shop, MAX(at) AS at, COUNT(*) AS n FROM visits GROUP BY shop;
+"""
+VISITS = "INSERT INTO visits VALUES (1, 'a', '2024-05-01T10:00'), (2, 'b', '2024-05-02T10:00');"
+
+
+def test_the_rows_of_a_view_leave_after_its_retention(
+    settings: Settings, lake: LakeLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that left comes back with all that it counted; another RETENTION is another query, and a replacement."""
+
+    def at(hour: int, *statements: str) -> list[tuple[object, ...]]:
+        now = datetime(2024, 5, 2, 10, 30, tzinfo=UTC) + timedelta(hours=hour)
+        monkeypatch.setattr("strandline.jobs.ingest.produce.utc_now", lambda: now)
+        list(Interpreter(settings, "shop").run("\n".join(statements)))
+        drain(settings, "shop")
+        assert_correct(lake, "shop")
+        return sorted((shop, n) for shop, _, n in rows(lake, "latest"))
+
+    assert at(0, LATEST.format("1 DAY"), VISITS) == [("b", 1)]
+    assert at(25) == []
+    assert at(26, "INSERT INTO visits VALUES (3, 'a', '2024-05-03T09:00');") == [("a", 2)]
+    assert at(27, LATEST.format("2 DAYS")) == [("a", 2), ("b", 1)]
+    assert at(27, LATEST.format("2 DAYS")) == [("a", 2), ("b", 1)], "said again, it is the same view"
+    assert at(50) == [("a", 2)]
+
+
 def test_the_time_of_this_machine_fits_into_a_record(settings: Settings, lake: LakeLayout) -> None:
     list(Interpreter(settings, "shop").run(DAY))
     before = datetime.now(UTC)
