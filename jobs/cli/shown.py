@@ -68,7 +68,8 @@ def show_drills(results: Sequence[DrillResult], *, json: bool) -> bool:
         for line in _reasons(results):
             print(line)
     skipped = sum(result.passed is None for result in results)
-    end = f"failed: {', '.join(f'{each.drill} of {each.view}' for each in failed)}" if failed else "all is well"
+    good = "all is well" if skipped < len(results) else "nothing was rehearsed"
+    end = f"failed: {', '.join(f'{each.drill} of {each.view}' for each in failed)}" if failed else good
     say(f"{counted(len(results), 'drill')}, {skipped} skipped: {end}")
     return not failed
 
@@ -154,7 +155,8 @@ def _summary(checks: Sequence[Check], broken: Sequence[str]) -> str:
     tables = counted(len({check.table for check in checks}), "table")
     skipped = sum(check.ok is None for check in checks)
     made = f"{counted(len(checks) - skipped, 'check')} of {tables}, {skipped} skipped"
-    return f"{made}: {'broken: ' + ', '.join(broken) if broken else 'all is well'}"
+    good = "all is well" if skipped < len(checks) else "nothing was checked"
+    return f"{made}: {'broken: ' + ', '.join(broken) if broken else good}"
 
 
 # Shows what a maintenance came to: a table for people, one JSON object a row for scripts.

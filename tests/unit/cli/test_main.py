@@ -308,6 +308,11 @@ def test_the_shell_completes_commands_and_options(typed: str, offered: str) -> N
     assert (done.returncode, done.stdout.split()) == (0, [offered])
 
 
+def test_the_interpreter_that_is_named_runs_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "strandline", "--help"], capture_output=True, text=True, check=True)
+    assert "strandline [OPTIONS] COMMAND" in done.stdout
+
+
 def test_the_command_loads_no_engine_before_it_is_told_what_to_do() -> None:
     """`strandline --help` and the shell's completion are there at once."""
     code = (

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli import main as cli
 from strandline.jobs.model.settings import load_settings
+from strandline.state_store.layout import LakeLayout
+from tests.support.catalog_from_sql import run
 from tests.unit.operate.verify.damage import data_file
 from tests.unit.operate.verify.lakes import MadeLake, healthy
 
@@ -38,6 +41,13 @@ def test_a_healthy_lake_ends_with_0_and_a_broken_one_with_1(made: MadeLake) -> N
     assert (code, err.rpartition(": ")[2]) == (1, "totals\n")
     assert "BROKEN" in out
     assert "hint: type: strandline rebuild totals" in out
+
+
+def test_tables_that_are_not_there_yet_are_not_called_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_LAKE", str(tmp_path / "lake"))
+    run("CREATE STREAM s (id INT KEY)", Catalog(LakeLayout(tmp_path / "lake")))
+    code, _, err = invoke("--deep")
+    assert (code, err) == (0, "0 checks of 1 table, 1 skipped: nothing was checked\n")
 
 
 def test_json_is_one_object_per_check(made: MadeLake) -> None:
