@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import dagster as dg
@@ -31,6 +31,7 @@ from strandline.jobs.publish.topic import published_views, topic_as_source
 from strandline.jobs.sql.dialect import Strandline
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
+from strandline.state_store.tablespec import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -194,9 +195,27 @@ SERVED = "rows and changes"
 """The link to the server's page."""
 DATA_DOCS = "data docs"
 """The link to the page on a table's expectations."""
+WHAT_TO_DO = "what to do"
+"""The label of what to type or correct, beside the reason why something does not go on."""
 
 # Repeated with every materialization, so that its history shows when a column was added or removed.
 DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
+
+
+_OURS: Final = {
+    "_topic": "the topic of the record",
+    "_partition": "the partition of the record in its topic",
+    "_offset": "the offset of the record in its partition",
+    "_timestamp": "the time that the record bears",
+    "_stream_time": "the latest time of any record of the partition so far",
+    "_headers": "the headers of the record",
+    "_key": "the raw bytes of the key",
+    "_value": "the raw bytes of the value",
+    WEIGHT: "+1: the row was inserted; -1: it was retracted",
+    VERSION: "the version of the table that made the change",
+    TIMESTAMP: "when that version was committed",
+}
+"""{a column that every table of its role has: its description}. No definition may have a column of such a name."""
 
 
 def column_schema(
@@ -212,7 +231,7 @@ def column_schema(
             dg.TableColumn(
                 name,
                 str(sql_type),
-                description=comments.get(name),
+                description=comments.get(name, _OURS.get(name)),
                 constraints=dg.TableColumnConstraints(other=["key"] if name in key else []),
             )
             for name, sql_type in columns
@@ -331,8 +350,10 @@ def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
 
 
 def _shown(verdict: Verdict, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    # Dagster hides Markdown behind a click, so what is one line is a text.
+    hint = {WHAT_TO_DO: verdict.hint} if verdict.hint else {}
     details = {"details": dg.MetadataValue.md(verdict.markdown)} if verdict.markdown else {}
-    return {**metadata, **verdict.numbers, **details}
+    return {**hint, **metadata, **verdict.numbers, **details}
 
 
 log = logging.getLogger("strandline")

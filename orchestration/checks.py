@@ -14,6 +14,7 @@ What a recovery took and lost, and whether its digest was equal, goes out as an 
 so that Dagster plots it over time.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -170,9 +171,15 @@ def _expected(definition: Source | View, key: dg.AssetKey) -> Iterator[dg.AssetC
             identifier(each.name),
             asset=key,
             blocking=each.blocking,
-            description=f"Great Expectations: `{each.type}`.",
+            description=_said(each),
             metadata={"arguments": dg.MetadataValue.json(dict(each.arguments)), "severity": each.severity},
         )
+
+
+def _said(expectation: Expectation) -> str:
+    """The description of an expectation's check: its page shows no metadata of what is checked."""
+    given = ", ".join(f"`{name}`: `{json.dumps(value)}`" for name, value in expectation.arguments.items())
+    return f"Great Expectations: `{expectation.type}`{f' with {given}' if given else ''}."
 
 
 def _proofs(

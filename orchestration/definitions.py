@@ -21,7 +21,16 @@ from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.model.definitions import Definition, Source, View
 from strandline.jobs.model.settings import Settings, load_settings
 from strandline.jobs.operate.health_checks import Hindrance, Hindrances
-from strandline.orchestration.assets import OWNERS, Role, asset_key, identifier, role_of, table_of, with_definition
+from strandline.orchestration.assets import (
+    OWNERS,
+    WHAT_TO_DO,
+    Role,
+    asset_key,
+    identifier,
+    role_of,
+    table_of,
+    with_definition,
+)
 from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks, pipeline_drills
 from strandline.orchestration.launch import DrainClient, drain_command
 from strandline.orchestration.operations import check_job, compact_job, lake_jobs, made_by, schedules
@@ -106,7 +115,7 @@ def pipeline_assets(
 
 
 def _observed(key: dg.AssetKey, found: Hindrance) -> dg.AssetObservation:
-    return dg.AssetObservation(key, metadata={"state": found.state, "why": found.why, "what to do": found.hint})
+    return dg.AssetObservation(key, metadata={"state": found.state, "why": found.why, WHAT_TO_DO: found.hint})
 
 
 def _asked(spec: dg.AssetSpec, instance: dg.DagsterInstance) -> dict[str, Any]:

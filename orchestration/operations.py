@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -138,6 +138,7 @@ def schedules(
         dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
+            description=job.description,
             cron_schedule=crons[job.name],
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.RUNNING,
@@ -147,109 +148,78 @@ def schedules(
     ]
 
 
+# The launchpad shows the description of each field beside it.
+
+_DRY: Final = "Print the plan and change nothing."
+_BY: Final = "The column with the time of a row; empty: the begin of its window."
+
+
 class Compaction(dg.Config):
-    """What the job `compact` does.
+    """What the job `compact` does."""
 
-    Attributes:
-        tables: definitions or tables; none: the whole lake.
-        dry_run: print the plan and change nothing.
-    """
-
-    tables: list[str] = Field(default_factory=list)
-    dry_run: bool = False
+    tables: list[str] = Field(default_factory=list, description="Definitions or tables; none: the whole lake.")
+    dry_run: bool = Field(default=False, description=_DRY)
 
 
 class Backup(dg.Config):
-    """What the job `backup` does.
+    """What the job `backup` does."""
 
-    Attributes:
-        destination: a path or URL: a new folder, or one with older backups; empty: that of the settings.
-        dry_run: print the plan and copy nothing.
-    """
-
-    destination: str = ""
-    dry_run: bool = False
+    destination: str = Field(
+        default="",
+        description="A path or URL: a new folder, or one with older backups; empty: that of the settings.",
+    )
+    dry_run: bool = Field(default=False, description="Print the plan and copy nothing.")
 
 
 class Restoration(dg.Config):
-    """What the job `restore` does.
+    """What the job `restore` does."""
 
-    Attributes:
-        lake: a path or URL with nothing in it.
-        source: where the backups are; empty: the destination of the settings.
-        number: of an older backup; None: the newest.
-        dry_run: print the plan and restore nothing.
-    """
-
-    lake: str
-    source: str = ""
-    number: int | None = None
-    dry_run: bool = False
+    lake: str = Field(description="A path or URL with nothing in it.")
+    source: str = Field(default="", description="Where the backups are; empty: the destination of the settings.")
+    number: int | None = Field(default=None, description="Of an older backup; none: the newest.")
+    dry_run: bool = Field(default=False, description="Print the plan and restore nothing.")
 
 
 class Verification(dg.Config):
-    """What the job `verify` does.
+    """What the job `verify` does."""
 
-    Attributes:
-        names: definitions or tables; none: the whole lake.
-        deep: read all rows, and compute every view anew.
-    """
-
-    names: list[str] = Field(default_factory=list)
-    deep: bool = True
+    names: list[str] = Field(default_factory=list, description="Definitions or tables; none: the whole lake.")
+    deep: bool = Field(default=True, description="Read all rows, and compute every view anew.")
 
 
 class Rebuilding(dg.Config):
-    """What the job `rebuild` does.
+    """What the job `rebuild` does. A dry run by default, since what is stored is replaced."""
 
-    Attributes:
-        names: streams, tables or views; none: all that `strandline verify` finds broken.
-        dry_run: print the plan and change nothing: the default, since what is stored is replaced.
-    """
-
-    names: list[str] = Field(default_factory=list)
-    dry_run: bool = True
+    names: list[str] = Field(
+        default_factory=list,
+        description="Streams, tables or views; none: all that `strandline verify` finds broken.",
+    )
+    dry_run: bool = Field(default=True, description=_DRY)
 
 
 class Backfilling(dg.Config):
-    """What the job `backfill` does.
+    """What the job `backfill` does. A dry run by default, since rows are replaced."""
 
-    Attributes:
-        view: the view.
-        begin, end: the first moment, and the first after it, in UTC; empty: without bound.
-        by: the column with the time of a row; empty: the begin of its window.
-        dry_run: print the plan and change nothing: the default, since rows are replaced.
-    """
-
-    view: str
-    begin: str = ""
-    end: str = ""
-    by: str = ""
-    dry_run: bool = True
+    view: str = Field(description="The view.")
+    begin: str = Field(default="", description="The first moment, in UTC; empty: without bound.")
+    end: str = Field(default="", description="The first moment after the range, in UTC; empty: without bound.")
+    by: str = Field(default="", description=_BY)
+    dry_run: bool = Field(default=True, description=_DRY)
 
 
 class Replacing(dg.Config):
-    """What the job `replace` does.
+    """What the job `replace` does. A dry run by default, since definitions are replaced."""
 
-    Attributes:
-        file: the path of the pipeline's file, FILE.sql, as the Dagster process sees it.
-        dry_run: print the plan and change nothing: the default, since definitions are replaced.
-    """
-
-    file: str
-    dry_run: bool = True
+    file: str = Field(description="The path of the pipeline's file, FILE.sql, as the Dagster process sees it.")
+    dry_run: bool = Field(default=True, description=_DRY)
 
 
 class BackfillingDays(dg.Config):
-    """What the job `backfill_days` does, for the days of its partitions.
+    """What the job `backfill_days` does, for the days of its partitions. A dry run by default."""
 
-    Attributes:
-        view, by, dry_run: as of the job `backfill`.
-    """
-
-    view: str
-    by: str = ""
-    dry_run: bool = True
+    view: str = Field(description="The view.")
+    by: str = Field(default="", description=_BY)
+    dry_run: bool = Field(default=True, description=_DRY)
 
 
 _DAYS = dg.DailyPartitionsDefinition(start_date="2010-01-01", timezone="UTC", end_offset=1)

@@ -39,13 +39,24 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from strandline.jobs.model.definitions import Definition, Severity
+from strandline.jobs.model import tables
+from strandline.jobs.model.definitions import Definition, Severity, Source
 from strandline.jobs.model.report import committed
 from strandline.jobs.model.settings import AlertSettings, Settings
 from strandline.jobs.operate.health_checks import Hindrances, state_verdict
 from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledgements, alerts, forget
-from strandline.jobs.run.dagster_child import data_version, table_metadata
-from strandline.orchestration.assets import Role, evaluation_of, from_pipes, identifier, role_of, table_of, with_defined
+from strandline.jobs.run.dagster_child import NO_COMMIT, data_version, table_metadata
+from strandline.orchestration.assets import (
+    OWNERS,
+    WHAT_TO_DO,
+    Role,
+    evaluation_of,
+    from_pipes,
+    identifier,
+    role_of,
+    table_of,
+    with_defined,
+)
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
@@ -59,6 +70,8 @@ _COMMITS_SECONDS: Final = 10
 """Between two ticks: the first page that somebody opens after `make up` has the lake's state."""
 _TICK_SECONDS: Final = 0.6
 """A tick reports for so long, and leaves the rest to the next: Dagster's daemon has other sensors to look at."""
+_NO_VERSION: Final = -1
+"""In the cursor, in place of the version of a table that has none yet, which was told."""
 _DATA_VERSION: Final = "dagster/data_version"
 _AT_WORK: Final = (
     DagsterRunStatus.STARTING,
@@ -153,6 +166,7 @@ def _events(
     free = [each for each in pipelines if each.pipeline not in busy]
     shown = {table: specs for each in free for table, specs in tables_of(each.specs).items()}
     views = {view: key for each in free for view, key in each.views.items()}
+    logs = {tables.dead_letters(s.name): tables.event_log(s) for s in definitions if isinstance(s, Source)}
     names = list(dict.fromkeys((*shown, *views)))
     begin = names.index(cursor.first) if cursor.first in names else 0
     for number, name in enumerate((*names[begin:], *names[:begin])):
@@ -161,6 +175,12 @@ def _events(
             return
         if name in shown:
             yield from _of_table(lake, instance, name, shown[name], cursor)
+            if (
+                name in logs
+                and name not in cursor.told
+                and delta_log.newest_version(lake.table(logs[name])) is not None
+            ):
+                yield from _of_none(instance, name, shown[name], cursor)
         if name in views:
             yield from _of_state(name, views[name], hindrances, cursor)
 
@@ -192,6 +212,18 @@ def _of_table(
             metadata=with_defined(metadata, spec),
             tags={} if version is None else {_DATA_VERSION: version},
         )
+
+
+def _of_none(
+    instance: DagsterInstance, table: str, specs: Sequence[dg.AssetSpec], cursor: Cursor
+) -> Iterator[dg.AssetMaterialization]:
+    """The dead letters of a source that has taken records in, all of which it could decode: there is no table yet."""
+    cursor.told[table] = _NO_VERSION
+    for spec in specs:
+        if instance.get_latest_materialization_event(spec.key) is None:
+            yield dg.AssetMaterialization(
+                spec.key, description="Read from the commits of the lake.", metadata=with_defined(NO_COMMIT, spec)
+            )
 
 
 def _of_state(view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Cursor) -> Iterator[dg.AssetCheckEvaluation]:
@@ -232,9 +264,13 @@ def alert_sensor(settings: Settings) -> dg.SensorDefinition:
     )
     def tell(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         known = Known.read(context.cursor)
-        checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def is not None else ()
+        graph = context.repository_def.asset_graph if context.repository_def is not None else None
+        checks = sorted(graph.asset_check_keys) if graph is not None else []
+        owners = (
+            {key: _owners(graph.get(key).owners) for key in graph.get_all_asset_keys()} if graph is not None else {}
+        )
         now = now_ms()
-        found = [*alerts(settings, now), *failed_checks(context.instance, sorted(checks))]
+        found = [*alerts(settings, now), *failed_checks(context.instance, checks, owners)]
         lake = LakeLayout(settings.lake)
         news = known.news(found, now, acknowledgements(lake, now))
         for line in news.lines():
@@ -315,10 +351,22 @@ class Known:
         )
 
 
-def failed_checks(instance: DagsterInstance, keys: Sequence[dg.AssetCheckKey]) -> list[Alert]:
+def _owners(named: Iterable[str]) -> str:
+    """The owners of an asset as an alert names them: those that its definition names."""
+    return ", ".join(each for each in named if each not in OWNERS)
+
+
+def failed_checks(
+    instance: DagsterInstance,
+    keys: Sequence[dg.AssetCheckKey],
+    owners: Mapping[dg.AssetKey, str] = MappingProxyType({}),
+) -> list[Alert]:
     """The checks whose last evaluation failed; one that only warns is an alert as well.
 
     A check that is planned again, or whose run died, keeps the verdict of its last evaluation.
+
+    Args:
+        owners: {asset: whose it is}.
     """
     if not keys:
         return []
@@ -330,7 +378,9 @@ def failed_checks(instance: DagsterInstance, keys: Sequence[dg.AssetCheckKey]) -
             said = evaluation.description or "it failed"
             severity: Severity = "error" if evaluation.severity is dg.AssetCheckSeverity.ERROR else "warn"
             subject = f"{key.name} of {key.asset_key.to_user_string()}"
-            made.append(Alert("check", subject, said, severity=severity))
+            hint = evaluation.metadata.get(WHAT_TO_DO)
+            owner = owners.get(key.asset_key, "")
+            made.append(Alert("check", subject, said, str(hint.value) if hint else "", severity, owner))
     return made
 
 

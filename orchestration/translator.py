@@ -183,7 +183,9 @@ class Translator:
             deps=[asset_key(Role.TOPIC, source.upstream)],
             description=f"Records of topic `{source.topic}` that could not be decoded: offset, raw bytes, the reason.",
             code_version=code_hash(source.sql),
-            metadata={COLUMN_SCHEMA: column_schema(DEAD_LETTER_COLUMNS)},
+            metadata={
+                COLUMN_SCHEMA: column_schema(DEAD_LETTER_COLUMNS, comments={"reason": "why it could not be decoded"})
+            },
         )
 
     def _table(self, source: Source) -> dg.AssetSpec:

@@ -60,6 +60,7 @@ class Verdict:
         severity: of a failure.
         numbers: {label: value}, to be plotted over time: labels never change.
         markdown: the details, for people.
+        hint: what to do about it.
     """
 
     check: str
@@ -68,6 +69,7 @@ class Verdict:
     severity: Severity = "error"
     numbers: Mapping[str, int | float] = field(default_factory=dict)
     markdown: str = ""
+    hint: str = ""
 
 
 _FORMAT: Final = 1

@@ -378,4 +378,4 @@ def state_verdict(found: Hindrance | None) -> Verdict:
     if found is None:
         return Verdict("state", True, "it goes on")
     severity: Severity = "warn" if found.state == "held" else "error"
-    return Verdict("state", False, f"{found.state}: {found.why}", severity, markdown=found.hint)
+    return Verdict("state", False, f"{found.state}: {found.why}", severity, hint=found.hint)

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
+NO_COMMIT: Final[Mapping[str, int | float | str | PipesMetadataValue]] = {
+    "dagster/row_count": 0,
+    "reason": "no commit yet: nothing has come",
+}
+"""The metadata of a table that is up to date without a commit."""
 _CHANGELOG = "changelog"
 
 
@@ -105,9 +110,7 @@ def report_run(pipes: PipesContext, report: RunReport, lake: LakeLayout) -> None
                 asset_key=asset, metadata=metadata, data_version=data_version(table, role)
             )
         else:
-            pipes.report_asset_materialization(
-                asset_key=asset, metadata={"dagster/row_count": 0, "reason": "no commit yet: nothing has come"}
-            )
+            pipes.report_asset_materialization(asset_key=asset, metadata=NO_COMMIT)
     pipes.report_custom_message(
         {"report": {"pipeline": report.pipeline, "epochs": report.epochs, "seconds": report.seconds}}
     )

@@ -12,6 +12,7 @@ import pytest
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.settings import BackupSettings, Settings, load_settings
 from strandline.jobs.operate.verify.verify import verify
+from strandline.orchestration import operations
 from strandline.orchestration.definitions import build
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
@@ -96,3 +97,17 @@ def test_a_rebuild_is_a_dry_run_unless_it_is_told_otherwise(made: MadeLake, inst
     assert sorted(Path(str(made.lake.table("totals"))).rglob("*")) == before
     assert "nothing_such" in failed(run(made.settings, instance, "rebuild", "rebuild_rows", names=["nothing_such"]))
     assert run(made.settings, instance, "rebuild", "rebuild_rows").success, "nothing is broken"
+
+
+def test_every_job_schedule_and_field_says_what_it_is(made: MadeLake, tmp_path: Path) -> None:
+    """The pages show these texts beside the names: a form of bare fields is guessed at."""
+    settings = made.settings.model_copy(update={"backup": BackupSettings(destination=str(tmp_path))})
+    repository = build(settings).get_repository_def()
+    assert {each.name: each.description for each in repository.schedule_defs if not each.description} == {}
+    assert {each.name: each.description for each in repository.get_all_jobs() if not each.description} == {
+        "__ASSET_JOB": None
+    }
+    forms = [each for each in vars(operations).values() if isinstance(each, type) and issubclass(each, dg.Config)]
+    fields = {(form.__name__, name): field.description for form in forms for name, field in form.model_fields.items()}
+    assert ("Restoration", "lake") in fields
+    assert {key: said for key, said in fields.items() if not said} == {}
