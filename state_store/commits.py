@@ -156,7 +156,7 @@ TRIM: Final = "trim"
 _MARK: Final = "strandline"
 _BEGIN: Final = f'{{"{_MARK}":'
 
-_OPTIONAL: Final = ("late", "leader_epochs", "trimmed", "since")
+_OPTIONAL: Final = ("late", "leader_epochs", "trimmed", "since", "rekeyed")
 """The fields that the format got later: written only where they say something, so that a reader from before them
 still reads every other table."""
 
@@ -200,6 +200,19 @@ class Trimmed:
 
 
 @dataclass(frozen=True)
+class Rekeyed:
+    """The last definition that told the rows of its table apart by another key than the one before it.
+
+    Attributes:
+        key: the visible columns that do, in the order of their names; empty where one is hidden.
+        epoch: of the commit by which its rows came.
+    """
+
+    key: tuple[str, ...]
+    epoch: int
+
+
+@dataclass(frozen=True)
 class CommitRecord:
     """One commit of a table.
 
@@ -224,6 +237,7 @@ class CommitRecord:
         trimmed: what retention has taken from the table so far; None: nothing (event logs only).
         since: {input: the number of its events that were gone when the rows were first computed from it}; an input that
             is not named was whole.
+        rekeyed: the definition since which the rows have another key; None: they have the first one's.
         table: the identity of the table, given when it is made.
         nonce: a random mark of this commit alone, given by the store.
     """
@@ -244,6 +258,7 @@ class CommitRecord:
     late: int | None = None
     trimmed: Trimmed | None = None
     since: dict[str, int] = field(default_factory=dict)
+    rekeyed: Rekeyed | None = None
     table: str = ""
     nonce: str = ""
 
@@ -278,6 +293,7 @@ class CommitRecord:
         body["vector"] = {name: vars(at) for name, at in self.vector.items()}
         body["reason"] = wording.as_json(self.reason)
         body["trimmed"] = None if self.trimmed is None else vars(self.trimmed)
+        body["rekeyed"] = None if self.rekeyed is None else vars(self.rekeyed)
         for name in _OPTIONAL:
             if body[name] in (None, {}):
                 del body[name]
@@ -303,6 +319,8 @@ class CommitRecord:
             body["vector"] = {name: TableVersion(**value) for name, value in body["vector"].items()}
             body["reason"] = wording.from_json(body.get("reason", ""))
             body["trimmed"] = Trimmed(**body["trimmed"]) if "trimmed" in body else None
+            if "rekeyed" in body:
+                body["rekeyed"] = Rekeyed(tuple(body["rekeyed"]["key"]), body["rekeyed"]["epoch"])
             return cls(**body)
         except (KeyError, TypeError, AttributeError) as error:
             raise CorruptState("the record of a commit is broken") from error

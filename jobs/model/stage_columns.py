@@ -86,6 +86,12 @@ def relation_of(stage: Stage) -> Relation:
     return Relation(stage.table, visible_columns(stage), "keyed", key_names(stage), hidden_columns(stage))
 
 
+def visible_key(stage: Stage) -> tuple[str, ...]:
+    """The key of the stage's rows, for who sees the visible columns alone: empty where one of it is hidden."""
+    relation = relation_of(stage)
+    return relation.key if {name for name, _ in relation.columns}.issuperset(relation.key) else ()
+
+
 def _identity(stage: MapStage) -> tuple[str, ...]:
     """Columns that identify a row of an append stage: the place of its one event, and the number of the item if events
     are repeated for items; empty if any of these is no column."""

@@ -110,6 +110,9 @@ def _way(table: LakePath, head: Head, position: Position) -> tuple[Way, str, boo
     if not same:
         why = f"version {version} of the table is another commit than the one that the topic holds"
         return "difference", why, False
+    if reader.record_at(table, version).rekeyed != head.record.rekeyed:
+        why = f"the rows have another key than those of version {version}, which the topic holds"
+        return "difference", why, True
     if version == head.version:
         return "nothing", f"the topic holds version {version}, the newest", True
     return "changes", f"versions {version + 1} to {head.version}", True
@@ -173,7 +176,8 @@ class Publisher:
 
         Raises:
             TableMissing: the view has no table yet.
-            InputReplaced: the table has other columns than the topic's records; open the publisher anew.
+            InputReplaced: the table has other columns than the topic's records, or another key; open the publisher
+                anew.
             TopicTaken: the topic has records of others. Nothing was written.
             PublisherFenced: another publisher has begun.
             EncodeFailed: a row cannot be written in the topic's format. Versions before it may have been.
@@ -218,9 +222,11 @@ class Publisher:
 
     def _check_columns(self, head: Head) -> None:
         found = reader.schema(self._table, head.version).names
-        if found != self._encoder.columns:
+        rekeyed = head.record.rekeyed
+        same_key = rekeyed is None or set(rekeyed.key) == set(self._topic.source.key)
+        if found != self._encoder.columns or not same_key:
             raise InputReplaced(
-                sentence("the columns of '{}' are others than those that are published", Name(self._view)),
+                sentence("the columns of '{}', or its key, are others than those that are published", Name(self._view)),
                 where=str(self._table),
                 hint="open the publisher anew, with the view's definition",
             )

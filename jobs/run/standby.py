@@ -30,12 +30,12 @@ from strandline.jobs.ivm.rules.stored import spec_of, state_type, stored_columns
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import View
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
+from strandline.jobs.model.stage_columns import hidden_columns, storage_of, visible_columns, visible_key
 from strandline.jobs.model.tables import META_COLUMNS
 from strandline.jobs.run.refresh_views import refresh_all
 from strandline.jobs.run.schedule import maintained
 from strandline.jobs.run.shared import at_one_cut, cut, made_apart, made_elsewhere, standing_in
-from strandline.state_store.commits import REBUILD
+from strandline.state_store.commits import REBUILD, Rekeyed
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import forget
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -205,6 +205,7 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
         writer=context.writer,
         mode=REBUILD,
         reason="replaced: the rows of another definition",
+        rekeyed=_rekeyed(former, standby, view),
     )
     with _duckdb_engine(context) as duckdb_engine, duckdb_engine.connection() as connection:
         tables = [
@@ -225,6 +226,14 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
         except duckdb.Error as error:
             said = str(error).partition("\n")[0]
             raise RefreshFailed(f"the swap of '{former.table}' does not compute: {said}") from error
+
+
+def _rekeyed(former: Stage, standby: Stage, view: Head) -> Rekeyed | None:
+    """What the record of the swap says of the key of the rows."""
+    before, key = visible_key(former), visible_key(standby)
+    if storage_of(standby) == "append" or set(before) == set(key):
+        return view.record.rekeyed
+    return Rekeyed(tuple(sorted(key)), view.record.epoch + 1)
 
 
 def _check_none_go(connection: duckdb.DuckDBPyConnection, before: str, rows: str, former: Stage) -> None:

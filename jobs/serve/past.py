@@ -79,9 +79,11 @@ class Past:
         path = lake.table(self.table)
         try:
             found = reader.read_changes(path, self.first - 1, self.version)
+            # Of rows that another key told apart nobody can say which took the place of which.
+            key = self.relation.key if _have_newest_key(path, max(self.first - 1, 0), self.version) else ()
         except VersionGone:
             not_kept(path, self.table, self.first)
-        yield from _with_types(found, self.relation.key).select(list(columns)).to_batches()
+        yield from _with_types(found, key).select(list(columns)).to_batches()
 
 
 def with_past(query: exp.Query, catalog: Catalog, lake: LakeLayout) -> tuple[exp.Query, dict[str, Past]]:
@@ -129,7 +131,8 @@ def _at(table: exp.Table, version: exp.Version, catalog: Catalog, lake: LakeLayo
             f"version {number} of '{relation.name}' has no column '{gone}': another definition made it",
             hint=f"it has {', '.join(sorted(kept))}; read a version of the present definition",
         )
-    return Past(relation.name, replace(relation, name=f"{relation.name}@{number}"), number)
+    key = relation.key if _have_newest_key(path, number) else ()
+    return Past(relation.name, replace(relation, name=f"{relation.name}@{number}", key=key), number)
 
 
 def _changes(table: exp.Table, call: exp.Anonymous, catalog: Catalog, lake: LakeLayout) -> Past:
@@ -249,6 +252,12 @@ def not_kept(path: LakePath, table: str, version: int | None) -> Never:
         span = f"versions {kept[0]} to {kept[-1]} are{since}"
     what = "what it was then" if version is None else f"version {version}"
     raise VersionNotKept(f"{what} of '{table}' is not kept any more: {span}", hint="read one of these")
+
+
+def _have_newest_key(path: LakePath, *versions: int) -> bool:
+    """True if the rows of these versions are told apart as those of the newest one are. Raises VersionGone."""
+    last = reader.newest_key(path)
+    return last is None or all(reader.record_at(path, each, ours=False).rekeyed == last for each in versions)
 
 
 def _is_kept(path: LakePath, version: int) -> bool:

@@ -106,21 +106,48 @@ class Subscription:
         """True where the columns alone, without a mark, tell a row that came from the tombstone of one that went."""
         return self.relation.storage == "append" or (self.by_key and not all(self.of_key))
 
-    def snapshot(self, version: int) -> pa.Table:
-        """The rows of a version as insertions in that version. Raises as `state_store.delta.reader.scan`."""
+    def check_key(self, version: int) -> None:
+        """Check that the rows of a version are told apart by the key that this subscription goes by.
+
+        Raises:
+            ChangesGone: another definition gave the rows another key since, or just now: who holds rows of one key
+                cannot do anything with the changes of rows of another.
+            VersionGone, CorruptState: the version's commit does not read.
+        """
+        last = None if self.relation.storage == "append" else reader.newest_key(self.path)
+        if last is None:
+            return
+        same = set(last.key) == set(self.relation.key)
+        if not same or reader.record_at(self.path, version, ours=False).rekeyed != last:
+            raise ChangesGone(
+                sentence("'{}' was replaced, and another key tells its rows apart", Name(self.relation.name)),
+                hint="subscribe again: a snapshot comes first",
+            )
+
+    def snapshot(self, version: int, *, by_weight: bool = False) -> pa.Table:
+        """The rows of a version as insertions in that version. Raises as `reader.scan`, and but for rows that are told
+        by their weights as `check_key`."""
         import pyarrow as pa
 
+        if not by_weight:
+            self.check_key(version)
         rows = reader.read_rows(self.path, version, self.stored)
         for name, value in ((VERSION, version), (WEIGHT, 1)):
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
         return rows
 
-    def changes(self, after: int, upto: int) -> pa.Table:
+    def changes(self, after: int, upto: int, *, by_weight: bool = False) -> pa.Table:
         """The changes of the versions after `after` up to and with `upto`. Raises as `reader.read_changes`, and:
 
+        Args:
+            by_weight: they are told by their weights, which mean the same whatever the key is.
+
         Raises:
-            ChangesGone: another definition took the place of the relation's, without a column that is asked for.
+            ChangesGone: another definition took the place of the relation's, without a column that is asked for, or
+                with another key.
         """
+        for version in () if by_weight else (max(after, 0), upto):
+            self.check_key(version)
         found = reader.read_changes(self.path, after, upto)
         gone = next((name for name in self.stored if name not in found.column_names), None)
         if gone is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from strandline.state_store.commits import Statement
+    from strandline.state_store.commits import Rekeyed, Statement
     from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.delta.statistics import Predicate
     from strandline.state_store.paths import LakePath
@@ -97,6 +97,13 @@ def record_at(path: LakePath, version: int, *, ours: bool = True) -> CommitRecor
     Raises: as `version_at`; ForeignWrite only with `ours`.
     """
     return _record_at(path, version, ours=ours)[0]
+
+
+def newest_key(path: LakePath) -> Rekeyed | None:
+    """The definition since which the rows of a table have another key; None: they have the first one's. Rows of
+    versions whose record says another one were told apart otherwise. Raises as `record_at`."""
+    newest = log.newest_version(path)
+    return None if newest is None else record_at(path, newest, ours=False).rekeyed
 
 
 def _record_at(path: LakePath, version: int, *, ours: bool) -> tuple[CommitRecord, Statement | None]:

@@ -211,14 +211,18 @@ class VersionAsked:
         """The events, one by one.
 
         Raises:
-            ChangesGone: they are not kept any more.
+            ChangesGone: they are not kept any more, or are of rows that another key told apart.
             InvalidQuery: an expression fails on a row.
             TimeLimit, TooLarge: it takes more than it may.
             StoreError: the table cannot be read.
         """
         version = self.place.version if self.place.sent is not None else self.place.version + 1
+        weights = self.form == "weights"
         try:
-            changes = self.made.snapshot(version) if self.place.snapshot else self.made.changes(version - 1, version)
+            if self.place.snapshot:
+                changes = self.made.snapshot(version, by_weight=weights)
+            else:
+                changes = self.made.changes(version - 1, version, by_weight=weights)
         except VersionGone as error:
             raise ChangesGone(
                 sentence(

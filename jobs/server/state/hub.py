@@ -137,7 +137,7 @@ class Hub:
         Raises:
             SqlError: the query is refused, or does more than filter and project.
             RequestRefused: rows may go that the form cannot name.
-            ChangesGone: the place is no longer among the changes that are kept.
+            ChangesGone: the place is no longer among the changes that are kept, or its rows had another key.
             TableLost, CommitsLost: its table, or its newest commits, are not there any more.
             Busy: there are as many subscribers as there may be.
         """
@@ -273,9 +273,14 @@ def _check(place: Place, feed: Feed) -> None:
         raise ChangesGone(
             sentence("'{}' was made anew since", Name(name)), hint="subscribe again: a snapshot comes first"
         )
-    if not place.snapshot and place.version < feed.version:
+    if place.version < feed.version:
         try:
-            log.read_commit(feed.made.path, place.version + (place.sent is None))
+            if not place.snapshot:
+                log.read_commit(feed.made.path, place.version + (place.sent is None))
+            if feed.form != "weights":
+                feed.made.check_key(max(place.version, 0))
+        except ChangesGone:
+            raise
         except StrandlineError as error:
             raise ChangesGone(
                 sentence("the changes of '{}' after version {} are not kept any more", Name(name), place.version),

@@ -41,6 +41,7 @@ from strandline.jobs.publish.encoder import decoded_rows, live_records
 from strandline.jobs.publish.publisher import open_publisher, open_topic, registry_of
 from strandline.jobs.publish.topic import topic_as_source
 from strandline.jobs.run.schedule import maintained
+from strandline.jobs.serve.errors import ChangesGone
 from strandline.jobs.serve.results import Rows as Answered
 from strandline.jobs.serve.results import Tombstone, Weighted
 from strandline.jobs.serve.subscription import subscription
@@ -142,7 +143,7 @@ def weights(at: At) -> Rows | None:
         return None
     made, newest = _subscribed(at)
     held: Counter[tuple[Any, ...]] = Counter()
-    for change in made.weighted(at.lake.duck, made.changes(-1, newest)):
+    for change in made.weighted(at.lake.duck, made.changes(-1, newest, by_weight=True)):
         held.update({next(iter(rows_of([change.row]))): change.weight})
     assert not [row for row, count in held.items() if count < 0], "a row is taken back that is not there"
     return +held
@@ -156,16 +157,30 @@ def pushed(at: At) -> Rows | None:
     client: _Client = at.lake.kept.setdefault(("push", at.view.name), _Client())
     if client.version is not None and client.version > newest:
         client = at.lake.kept["push", at.view.name] = _Client()  # the table was begun anew: it subscribes again
-    client.take(made, made.visible(at.lake.duck, client.unseen(made, newest)))
-    client.version = newest
+    try:
+        unseen = client.unseen(made, newest)
+    except ChangesGone:
+        if client.key == made.relation.key:
+            raise
+        client = at.lake.kept["push", at.view.name] = _Client()  # another key tells the rows apart
+        unseen = client.unseen(made, newest)
+    assert client.key in (None, made.relation.key), "it goes on though another key tells the rows apart"
+    client.take(made, made.visible(at.lake.duck, unseen))
+    client.version, client.key = newest, made.relation.key
     return client.rows()
 
 
 class _Client:
-    """A client of a push query: a row takes the place of its key's, a tombstone removes it, a weight adds or takes."""
+    """A client of a push query: a row takes the place of its key's, a tombstone removes it, a weight adds or takes.
+
+    Attributes:
+        version: up to which it has taken the changes.
+        key: of the rows that it has.
+    """
 
     def __init__(self) -> None:
         self.version: int | None = None
+        self.key: tuple[str, ...] | None = None
         self._by_key: dict[Any, tuple[Any, ...]] = {}
         self._others: Counter[tuple[Any, ...]] = Counter()
 
@@ -205,10 +220,12 @@ def _subscribed(at: At) -> tuple[Subscription, int]:
 
 
 def replica(at: At) -> Rows | None:
-    """The rows of a replica that has followed the table since it was first there."""
+    """The rows of a replica that has followed the table since it was first there, or has the key that it has now."""
     if not at.computed:
         return None
     follower, copy = at.lake.kept.get(("replica", at.view.name)) or _followed(at)
+    if copy.layout.key != (visible_relation(at.lake.view(at.view.name)).key or None):
+        follower, copy = _followed(at)
     at.lake.kept["replica", at.view.name] = follower, copy
     follower.catch_up()
     with copy.reading() as now:
