@@ -29,7 +29,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS, WRAP_OPTION
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import partition_for
 from strandline.jobs.ingest.topics import remember
@@ -205,7 +205,7 @@ class ChangelogTopic(Protocol):
         ...
 
 
-_OF_FORMATS: Final = ("KEY_DELIMITER", "VALUE_DELIMITER", *NULLABLE_OPTIONS.values())
+_OF_FORMATS: Final = ("KEY_DELIMITER", "VALUE_DELIMITER", WRAP_OPTION, *NULLABLE_OPTIONS.values())
 NULLS_COME_BACK: Final = dict.fromkeys(NULLABLE_OPTIONS.values(), "OPTIONAL")
 """Options of a topic that does not say otherwise: a lost table is made of it, and a NULL must not become a zero."""
 FORMAT = "JSON"

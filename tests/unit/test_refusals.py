@@ -11,5 +11,5 @@ def test_the_page_lists_what_the_code_refuses() -> None:
 
 def test_the_list_has_words_and_sentences() -> None:
     made = listing()
-    for found in ("TERMINATE", "TABLESAMPLE", "WRAP_SINGLE_VALUE", "RANGE over months is not supported"):
+    for found in ("TERMINATE", "TABLESAMPLE", "WINDOW_TYPE", "RANGE over months is not supported"):
         assert found in made

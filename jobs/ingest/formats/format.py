@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from strandline.jobs.ingest.formats.coerce import Misfit, coerce, microseconds
 from strandline.jobs.model import types as t
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.ingest.formats.columns import Errors
     from strandline.jobs.ingest.formats.protobuf_schema import Nullable
-    from strandline.jobs.model.definitions import Source
+    from strandline.jobs.model.definitions import Column, Source
 
 
 Role = Literal["key", "value"]
@@ -35,6 +35,14 @@ NULLABLE_OPTIONS: dict[Role, str] = {
     "value": "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
 }
 """The options of a source that say how PROTOBUF keeps a NULL apart from a default."""
+WRAP_OPTION: Final = "WRAP_SINGLE_VALUE"
+"""The option that says whether a value of one column is an object, `true`, or the column's value itself, `false`."""
+_WRAPPED: Final = {
+    **dict.fromkeys(("JSON", "JSON_SR", "AVRO"), ("true", "false")),
+    **dict.fromkeys(("PROTOBUF", "PROTOBUF_NOSR"), ("true",)),
+    "KAFKA": ("false",),
+}
+"""{format: what it takes for WRAP_OPTION}, as in ksqlDB."""
 FORMATS = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED", "KAFKA")
 
 
@@ -67,13 +75,12 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
     name = (source.key_format if key else source.value_format).upper()
     if name in FOREIGN_OPTIONS:
         return None  # its rows are columns already
-    # As in ksqlDB: a key of one column is that column's value, a value is always an object or record.
-    bare = key and len(wanted) == 1
+    bare = len(wanted) == 1 if key else _is_bare(source, name, wanted)
     match name:
         case "JSON":
             from strandline.jobs.ingest.formats.json_format import JsonFormat
 
-            return JsonFormat(wanted, bare=bare)
+            return JsonFormat(wanted, bare=bare, key=key)
         case "DELIMITED":
             from strandline.jobs.ingest.formats.plain import DelimitedFormat, delimiter_of
 
@@ -103,6 +110,22 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
             raise NotSupported(f"format {name} is not supported", hint=f"use one of {', '.join(FORMATS)}")
 
 
+def _is_bare(source: Source, form: str, wanted: Sequence[Column]) -> bool:
+    """True if a value is that of its one column. As in ksqlDB: a key of one column always is, a value where CREATE says
+    so.
+
+    Raises:
+        OptionRefused: it says so of several columns, or of a format that has values of one form only.
+    """
+    stated = source.options.get(WRAP_OPTION, "").lower()
+    if stated and stated not in _WRAPPED.get(form, ()):
+        raise OptionRefused(f"the format {form} has no values with {WRAP_OPTION} = '{stated}'", hint="leave it out")
+    if stated == "false" and len(wanted) > 1:
+        names = ", ".join(column.name for column in wanted)
+        raise OptionRefused(f"{WRAP_OPTION} = 'false' is for a value of one column, not {len(wanted)}: {names}")
+    return stated == "false"
+
+
 def nullable_of(source: Source, role: Role) -> Nullable | None:
     """How PROTOBUF keeps a NULL apart from a default: what CREATE said, or not at all."""
     return cast("Nullable | None", source.options.get(NULLABLE_OPTIONS[role]))
@@ -115,7 +138,9 @@ def check_source(source: Source) -> None:
         OptionRefused, NotSupported, UnknownName.
     """
     open_format(source, "key", _no_registry)
-    if not source.change_stream:
+    if source.change_stream:
+        _is_bare(source, source.value_format, ())
+    else:
         open_format(source, "value", _no_registry)
     if source.timestamp_format is not None:
         check_timestamp_format(source.timestamp_format)

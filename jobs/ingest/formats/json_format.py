@@ -58,11 +58,15 @@ _WRITTEN_PLAIN = frozenset(
 
 
 class JsonFormat:
-    """JSON for the key's or the value's columns. `bare`: the payload is one column's value, not an object."""
+    """JSON for the key's or the value's columns. `bare`: the payload is one column's value, not an object.
 
-    def __init__(self, wanted: tuple[Column, ...], *, bare: bool) -> None:
+    A bare NULL is no payload in a key, and the word null in a value, where no payload is a row that is deleted.
+    """
+
+    def __init__(self, wanted: tuple[Column, ...], *, bare: bool, key: bool = False) -> None:
         self._columns = wanted
         self._bare = bare
+        self._null = None if key else b"null"
         self._plain = all(column.type.base in _WRITTEN_PLAIN for column in wanted)
         self._shapes: ShapeReader | None = None
         self._exact = any(_has(column.type, BaseType.DECIMAL) for column in wanted)
@@ -101,7 +105,7 @@ class JsonFormat:
         """The payload of coerced values (see `coerce.wire_value`)."""
         value = row[self._columns[0].name] if self._bare else dict(row)
         if value is None:
-            return None
+            return self._null
         return orjson.dumps(value) if self._plain else json_text(value).encode()
 
     def _parse(self, payloads: Sequence[bytes | None], errors: Errors) -> list[Any]:

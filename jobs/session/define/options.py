@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from strandline.jobs.ingest.formats.connect_values import DECIMAL_HANDLING, DECIMALS, PER_SECOND, TIME_PRECISION
-from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS, check_timestamp_format
+from strandline.jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS, WRAP_OPTION, check_timestamp_format
 from strandline.jobs.model.definitions import CHANGE_FORMATS, NO_END, RETENTION_OPTIONS, TICK, Column
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
 from strandline.jobs.model.types import BaseType, SqlType
@@ -23,7 +23,7 @@ from strandline.jobs.sql.time_clauses import interval_of
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
 KSQL_OPTIONS = frozenset(
     {
-        *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
+        *("WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
         *("KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
         *("KEY_AVRO_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME", "SOURCED_BY_CONNECTOR", "HEADERS"),
     }
@@ -97,6 +97,8 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
+    "KEY_DELIMITER",
+    WRAP_OPTION,
     DECIMAL_HANDLING,
     TIME_PRECISION,
     TICK,
@@ -143,8 +145,11 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     topic = given.get("KAFKA_TOPIC")
     formats = zip(NULLABLE_OPTIONS.values(), (key_format, value_format), strict=True)
     other = {name: nullable_value(given[name], form) for name, form in formats if name in given}
-    if "VALUE_DELIMITER" in given:
-        other["VALUE_DELIMITER"] = delimiter_of(given["VALUE_DELIMITER"], value_format)
+    for option, form in (("VALUE_DELIMITER", value_format), ("KEY_DELIMITER", key_format)):
+        if option in given:
+            other[option] = delimiter_of(given[option], form)
+    if WRAP_OPTION in given:
+        other[WRAP_OPTION] = wrapped_value(given[WRAP_OPTION])
     other |= kept_rows(given) | _of_changes(given, value_format)
     if TICK in given:
         other[TICK] = _tick(given[TICK], columns)
@@ -330,6 +335,14 @@ def nullable_value(option: Option, form: str | None) -> str:
     return value
 
 
+def wrapped_value(option: Option) -> str:
+    """The value of WRAP_SINGLE_VALUE. Raises OptionRefused: it is neither true nor false."""
+    value = option.value.lower()
+    if value not in ("true", "false"):
+        raise error(OptionRefused, option, f"{option.name} is true or false, not '{option.value}'")
+    return value
+
+
 def count_of(option: Option | None) -> int:
     """The number that an option gives; 1 without it.
 
@@ -409,14 +422,14 @@ def _pattern(option: Option) -> str:
 
 
 def delimiter_of(option: Option, form: str = "DELIMITED") -> str:
-    """The character that VALUE_DELIMITER names.
+    """The character that VALUE_DELIMITER or KEY_DELIMITER names.
 
     Raises:
         OptionRefused: it is none, or the format is another.
     """
     if form != "DELIMITED":
-        raise error(OptionRefused, option, f"VALUE_DELIMITER is for VALUE_FORMAT = 'DELIMITED', not {form}")
+        raise error(OptionRefused, option, f"{option.name} is for the format DELIMITED, not {form}")
     value = _DELIMITERS.get(option.value.upper(), option.value)
     if len(value) != 1 or not option.value.strip():
-        raise error(OptionRefused, option, f"VALUE_DELIMITER is one character, TAB or SPACE, not '{option.value}'")
+        raise error(OptionRefused, option, f"{option.name} is one character, TAB or SPACE, not '{option.value}'")
     return value

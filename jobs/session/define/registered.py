@@ -30,6 +30,7 @@ from strandline.jobs.ingest.formats.connect_values import (
     Schema,
     schema_of_avro,
 )
+from strandline.jobs.ingest.formats.format import WRAP_OPTION
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column, Source
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError
@@ -53,6 +54,8 @@ REGISTERED: Final = ("AVRO", "JSON_SR", "DEBEZIUM_AVRO")
 """Formats whose schemas say which columns there are."""
 _BARE_KEY: Final = "rowkey"
 """A key that is one value and no record has no name in its schema."""
+_BARE_VALUE: Final = "rowval"
+"""The same of a value: as ksqlDB calls it."""
 
 
 def with_registered_columns(
@@ -142,8 +145,14 @@ class _Asked:
             subject = _subject(statement, "value")
             what = f"'{statement.name}' has no columns, and the registry has no schema '{subject}'"
             raise InvalidQuery(what, hint="declare the columns, or name a schema: VALUE_SCHEMA_ID")
+        bare = any(each.name == WRAP_OPTION and each.value.lower() == "false" for each in statement.options)
         if isinstance(values, SqlType):
-            raise NotSupported(f"the schema of the values is {values}, not a record of columns")
+            if not bare:
+                what = f"the schema of the values is {values}, not a record of columns"
+                raise NotSupported(what, hint=f"{WRAP_OPTION} = 'false' takes it for the column {_BARE_VALUE}")
+            values = {_BARE_VALUE: values}
+        elif bare:
+            raise OptionRefused(f"{WRAP_OPTION} = 'false', and the schema of the values is a record of columns")
         keys: Found = {}
         if not statement.columns and key_format in REGISTERED:
             keys = self._keys(key_format, value_format, client)

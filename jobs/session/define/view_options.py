@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import yaml
 
-from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS
+from strandline.jobs.ingest.formats.format import NULLABLE_OPTIONS, WRAP_OPTION
 from strandline.jobs.model.definitions import (
     DOWNSTREAM,
     NO_END,
@@ -56,6 +56,7 @@ from strandline.jobs.session.define.options import (
     format_of,
     nullable_value,
     retention_of,
+    wrapped_value,
 )
 from strandline.jobs.sql.dialect import quote
 from strandline.jobs.sql.syntax import Option
@@ -75,7 +76,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 TOPIC_OPTIONS = (
     *("KAFKA_TOPIC", "KEY_FORMAT", "VALUE_FORMAT", "FORMAT", "PARTITIONS", "REPLICAS"),
-    *("VALUE_DELIMITER", "KEY_DELIMITER", "WRAP_SINGLE_VALUE", *NULLABLE_OPTIONS.values()),
+    *("VALUE_DELIMITER", "KEY_DELIMITER", WRAP_OPTION, *NULLABLE_OPTIONS.values()),
 )
 """Options kept for the view's changelog topic."""
 _TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
@@ -143,6 +144,15 @@ def _value(option: Option) -> str:
         )
     if name in OWNERSHIP_OPTIONS:
         return checked(option)
+    if name in TOPIC_OPTIONS:
+        return _of_topic(option)
+    return option.value
+
+
+def _of_topic(option: Option) -> str:
+    name = option.name
+    if name == WRAP_OPTION:
+        return wrapped_value(option)
     if name in ("KEY_FORMAT", "VALUE_FORMAT", "FORMAT"):
         return format_of(option, default="", key=name == "KEY_FORMAT")
     if name in NULLABLE_OPTIONS.values():
@@ -151,7 +161,7 @@ def _value(option: Option) -> str:
         return str(count_of(option))
     if name == "KAFKA_TOPIC":
         check_topic(option)
-    if name == "VALUE_DELIMITER":
+    if name in ("VALUE_DELIMITER", "KEY_DELIMITER"):
         delimiter_of(option)
     return option.value
 

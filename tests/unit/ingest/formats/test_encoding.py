@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from strandline.jobs.ingest.formats import columns
 from strandline.jobs.ingest.formats.coerce import wire_value
-from strandline.jobs.ingest.formats.format import FORMATS, open_format
+from strandline.jobs.ingest.formats.format import FORMATS, check_source, open_format
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import Column
-from strandline.jobs.model.errors import EncodeFailed
+from strandline.jobs.model.errors import EncodeFailed, OptionRefused
 from strandline.jobs.model.types import SqlType
 from tests.support.examples import examples
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
@@ -80,3 +80,51 @@ def test_what_topics_cannot_carry_is_not_written() -> None:
     assert form is not None
     with pytest.raises(EncodeFailed, match="empty string"):
         form.encode({"a": "", "b": 1})
+
+
+_BARE: list[tuple[SqlType, Any]] = [(t.INT, -5), (t.BIGINT, 2**63 - 1), (t.VARCHAR, 'a"b'), (t.DOUBLE, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "value"),
+    [
+        *((form, *each) for form in ("JSON", "JSON_SR", "AVRO", "KAFKA") for each in _BARE),
+        *((form, t.array(t.INT), [1, None]) for form in ("JSON", "JSON_SR", "AVRO")),
+    ],
+)
+def test_a_value_of_one_column_may_be_bare(form: str, kind: SqlType, value: Any, memory: SchemaRegistryClient) -> None:
+    of = source(form, ("k", t.INT), ("v", kind), WRAP_SINGLE_VALUE="false")
+    writer = open_format(of, "value", lambda: memory)
+    assert writer is not None
+    payload = writer.encode({"v": value})
+    assert payload is not None
+    assert b"v" not in payload.removeprefix(b"\0")[4:], "the column has no name there"
+    assert decode(of, [payload, None], registry=lambda: memory) == ([{"v": value}, {"v": None}], {})
+
+
+def test_a_bare_null_is_no_tombstone_in_json() -> None:
+    of = source("JSON", ("k", t.INT), ("v", t.INT), WRAP_SINGLE_VALUE="false", key_format="JSON")
+    value, key = open_format(of, "value", no_registry), open_format(of, "key", no_registry)
+    assert value is not None
+    assert key is not None
+    assert (value.encode({"v": None}), key.encode({"k": None})) == (b"null", None)
+    assert decode(of, [b"null", b"7", b"{}", b'{"v": 1}']) == (
+        [{"v": None}, {"v": 7}, {"v": None}, {"v": None}],
+        {2: "column 'v': {} is not a INT", 3: "column 'v': {\"v\":1} is not a INT"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "wanted", "wrap", "message"),
+    [
+        ("JSON", ("v", "w"), "false", "a value of one column, not 2: v, w"),
+        ("PROTOBUF_NOSR", ("v",), "false", "the format PROTOBUF_NOSR has no values with WRAP_SINGLE_VALUE = 'false'"),
+        ("DELIMITED", ("v",), "true", "the format DELIMITED has no values"),
+        ("KAFKA", ("v",), "true", "the format KAFKA has no values"),
+        ("DEBEZIUM_JSON", ("v",), "false", "the format DEBEZIUM_JSON has no values"),
+    ],
+)
+def test_values_are_not_bare_in_every_format(form: str, wanted: tuple[str, ...], wrap: str, message: str) -> None:
+    of = source(form, ("k", t.INT), *((name, t.INT) for name in wanted), WRAP_SINGLE_VALUE=wrap)
+    with pytest.raises(OptionRefused, match=message):
+        check_source(of)

@@ -78,7 +78,9 @@ def test_format_sets_both_formats() -> None:
         ({"TIMESTAMP_FORMAT": "yyyy"}, OptionRefused, "needs TIMESTAMP"),
         ({"VALUE_DELIMITER": ";"}, OptionRefused, "DELIMITED"),
         ({"VALUE_FORMAT": "DELIMITED", "VALUE_DELIMITER": "ab"}, OptionRefused, "one character"),
-        ({"WRAP_SINGLE_VALUE": "false"}, NotSupported, "WRAP_SINGLE_VALUE"),
+        ({"WRAP_SINGLE_VALUE": "no"}, OptionRefused, "true or false, not 'no'"),
+        ({"KEY_DELIMITER": ";"}, OptionRefused, "KEY_DELIMITER is for the format DELIMITED, not KAFKA"),
+        ({"CLEANUP_POLICY": "compact"}, NotSupported, "CLEANUP_POLICY"),
     ],
 )
 def test_wrong_options_are_refused(given: dict[str, str], error: type[SqlError], message: str) -> None:

@@ -77,9 +77,20 @@ def test_a_change_stream_s_columns_are_those_of_the_row(session: Interpreter, re
     assert made == [("id", "INT", True), ("shop", "VARCHAR", False), ("at", "TIMESTAMP", False)]
 
 
+def test_a_bare_value_is_a_column_of_its_own(session: Interpreter, registry: LocalRegistry) -> None:
+    registry.register_schema("orders-value", Schema('"int"', "AVRO"))
+    said = "CREATE STREAM orders WITH (VALUE_FORMAT = 'AVRO', WRAP_SINGLE_VALUE = 'false')"
+    assert columns(session, said) == [("rowval", "INT", False)]
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
+        (
+            "CREATE STREAM s WITH (KAFKA_TOPIC = 'one', VALUE_FORMAT = 'AVRO', WRAP_SINGLE_VALUE = 'false')",
+            OptionRefused,
+            "the schema of the values is a record",
+        ),
         (
             "CREATE STREAM s WITH (KAFKA_TOPIC = 't')",
             InvalidQuery,
