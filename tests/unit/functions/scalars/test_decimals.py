@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final
 
+import duckdb
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
@@ -14,6 +15,7 @@ from sqlglot import exp
 
 from strandline.jobs.functions.failing import lenient
 from strandline.jobs.functions.render import lower
+from strandline.jobs.functions.scalars import decimals
 from strandline.jobs.model import types as t
 from strandline.jobs.query.expressions.arithmetic import arithmetic
 from strandline.jobs.query.expressions.scope import Typed
@@ -46,6 +48,35 @@ def test_each_operator_gives_the_exact_value_rounded_to_the_type_of_its_result(
         for operator, typed, values in zip(_OPERATORS, made, zip(*found, strict=True), strict=True):
             expected = [_expected(operator, a, b, typed.type) for a, b in pairs]
             assert list(values) == expected, (operator.__name__, left, right)
+
+
+@pytest.mark.parametrize(
+    ("operator", "marked", "few", "many"),
+    [
+        (exp.Mul, (21, 2, 19, 7, 38, 6), ("12.34", "0.05"), ("9999999999999999999.99", "0.05")),
+        (exp.Mul, (38, 6, 38, 6, 38, 6), ("-123456.789", "7.5"), ("12345678901234567890.5", "12345678.5")),
+        (exp.Div, (10, 2, 10, 2, 23, 13), ("99.99", "-3.10"), None),
+        (exp.Div, (38, 6, 38, 6, 38, 6), ("-123456.789", "7.5"), ("99999999999999999999999999999999.5", "3")),
+    ],
+)
+def test_values_of_few_digits_are_not_computed_in_halves(
+    duck: DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    operator: type[exp.Expr],
+    marked: tuple[int, ...],
+    few: tuple[str, str],
+    many: tuple[str, str] | None,
+) -> None:
+    for name in ("_wide_product", "_wide_quotient"):
+        monkeypatch.setattr(decimals, name, lambda *_: "CAST(error('in halves') AS HUGEINT)")
+    p1, s1, p2, s2, *_ = marked
+    text = decimals.in_duckdb(operator, "a", "b", marked)
+    query = f"SELECT {text} FROM (SELECT $1::DECIMAL({p1}, {s1}) AS a, $2::DECIMAL({p2}, {s2}) AS b)"
+    [(value,)] = duck.execute(query, few).fetchall()
+    assert value is not None
+    if many is not None:
+        with pytest.raises(duckdb.Error, match="in halves"):
+            duck.execute(query, many).fetchall()
 
 
 def _expected(operator: type[exp.Expr], a: Decimal, b: Decimal, result: t.SqlType) -> Decimal | None:
