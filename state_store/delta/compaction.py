@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from strandline.state_store.commits import Head
     from strandline.state_store.delta.data_files import Staged
-    from strandline.state_store.delta.snapshot import Snapshot
+    from strandline.state_store.delta.snapshot import Snapshot, Snapshots
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
 
@@ -321,19 +321,22 @@ _log = logging.getLogger("strandline.store")
 
 EVERY: Final = 16
 """Versions between two looks. Planning opens the table, some milliseconds; shared by so many commits it is nothing, and
-in between a table grows by 16 files at most."""
+in between a table grows by 16 files at most. Tables whose epochs go together look in different ones."""
 
 
-def maintain_files(path: LakePath, spec: TableSpec, head: Head) -> Head | None:
+def maintain_files(path: LakePath, spec: TableSpec, head: Head, snapshots: Snapshots | None = None) -> Head | None:
     """Compact the table if its files call for it: the head of the compaction, None when there was none.
 
     To be called after each commit, by the process that made it. A failure is logged and nothing else: the table is as
     it was, and the next look is 16 versions away.
+
+    Args:
+        snapshots: those that the process keeps; without them the table is opened anew.
     """
-    if head.version % EVERY:
+    if not log.has_turn(path, head.version, EVERY):
         return None
     try:
-        snapshot = read_snapshot(path, head.version)
+        snapshot = (read_snapshot if snapshots is None else snapshots.at)(path, head.version)
         plan = plan_compaction(snapshot)
         if not plan.merges:
             return None

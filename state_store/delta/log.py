@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
+from zlib import crc32
 
 from strandline.state_store.commits import MEMBER, REBUILD, stated
 from strandline.state_store.delta.data_files import stated_checksum
@@ -54,6 +55,12 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 def commit_name(version: int) -> str:
     """The name of a commit's file."""
     return f"{version:020d}.json"
+
+
+def has_turn(path: LakePath, version: int, every: int) -> bool:
+    """True for one of so many versions of a table, and for another one of the next table: the epochs of many go
+    together, and what is done now and then for each of them would be done for all at once."""
+    return (version + crc32(path.name.encode())) % every == 0
 
 
 def listed_commits(path: LakePath) -> list[int]:

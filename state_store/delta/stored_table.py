@@ -98,8 +98,11 @@ class StoredTable:
 
         Raises: as `state_store.delta.commit.commit`.
         """
-        made = commit(self.path, head, record, rows, self._snapshots)
-        compacted = maintain_files(self.path, self.spec, made)
+        return self.maintained(commit(self.path, head, record, rows, self._snapshots))
+
+    def maintained(self, made: Head) -> Head:
+        """The head after the epoch's commit, which is this one, and after the compaction that its files call for."""
+        compacted = maintain_files(self.path, self.spec, made, self._snapshots)
         if compacted is None:
             return made
         counts = replace(compacted.record, inserted=made.record.inserted, deleted=made.record.deleted)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from strandline.state_store.delta.commit import Instead, RowChanges
+from strandline.state_store.delta.commit import Instead, RowChanges, commit
 from strandline.state_store.delta.data_files import StagedParts, stage_files
 from strandline.state_store.delta.rows import CHANGE_TYPE
 from strandline.state_store.delta.stored_table import StoredTable
@@ -265,13 +265,11 @@ class DuckDBTable(StoredTable):
             raise
         counted = replace(record, inserted=tally.inserted, deleted=tally.deleted, digest=str(digest))
         staged = None if staged is None else self._tagged(staged, tally)
-        made = self.commit(head, counted, RowChanges(staged, tally.retracted, tally.taken))
-        # After a compaction the head is another commit than the epoch's, whose nonce is then not known here.
-        if made.version == head.version + 1:
-            changes = tally.changes()
-            if changes is not None:
-                self._note(self._recent.put(self.path, made.record.nonce, changes), tally, staged)
-        return made
+        made = commit(self.path, head, counted, RowChanges(staged, tally.retracted, tally.taken), self._snapshots)
+        changes = tally.changes()
+        if changes is not None:
+            self._note(self._recent.put(self.path, made.record.nonce, changes), tally, staged)
+        return self.maintained(made)
 
     def _note(self, changes: pa.Table, tally: Tally, staged: Staged | None) -> None:
         """Keep the rows of a small file as well, which are those that came, in their order."""

@@ -76,6 +76,23 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
         afresh.changes(model.head.version + 1, model.head.version)
 
 
+def test_the_changes_of_an_epoch_that_a_compaction_follows_are_in_memory_too(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever read them next compared the files of all rows, in the epoch that had taken longest anyway."""
+    kept = Kept.nothing(tmp_path)
+    table = DuckDBTable(model.connection, kept, model.table.path, model.table.spec, "beside")
+    monkeypatch.setattr(model, "table", table)
+    before = model.head
+    while model.head.record.mode != "compact":
+        before = model.head
+        model.apply({(model.head.version, "z"): (1, None, 1)})
+    epoch, compaction = table.commits(before.version, model.head.version)
+    assert (epoch.changes_rows, compaction.changes_rows) == (True, False)
+    assert epoch.record is not None
+    assert kept.recent.find(table.path, epoch.record.nonce) is not None
+
+
 def test_rows_with_some_keys_are_looked_up_and_deleted_ones_are_not_among_them(model: Model, tmp_path: Path) -> None:
     made = Arrangements(tmp_path / "arrangements", 1 << 30, fewest_rows=1, patience=1, largest_share=1.0)
     model.apply({(1, "a"): (9, {"y": 1}, 2), (1, "b"): None})
