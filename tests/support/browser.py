@@ -77,6 +77,17 @@ class Page:
             _POLL_SECONDS,
         )
 
+    def shows(self, *words: str) -> None:
+        """Wait until all of these are among the words of the page."""
+        self.until(f"{json.dumps(words)}.every(each => document.body?.innerText.includes(each))")
+
+    def click(self, words: str) -> None:
+        """Click the first button or link with exactly these words, as soon as there is one that may be clicked."""
+        found = f"""[...document.querySelectorAll('button, a')].find(
+            each => each.innerText.trim() === {json.dumps(words)} && !each.disabled)"""
+        self.until(found)
+        self.value(f"{found}.click()")
+
     def text(self, selector: str) -> str:
         """The text of an element."""
         return str(self.value(f"document.querySelector({json.dumps(selector)}).innerText"))
