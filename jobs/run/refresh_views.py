@@ -22,9 +22,8 @@ other goes on from there.
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -37,7 +36,7 @@ from strandline.jobs.ivm.refresh.guarded_stage import decide
 from strandline.jobs.ivm.refresh.refresh import refresh_decided
 from strandline.jobs.model.errors import EngineRefused, ExpectationBroken, RefreshFailed
 from strandline.jobs.model.tables import input_of
-from strandline.jobs.run.schedule import Levels, gated_in, read_from_outside, without
+from strandline.jobs.run.schedule import Levels, Queue, gated_in, read_from_outside, without
 from strandline.jobs.run.untouched import Untouched
 from strandline.state_store.commits import Reached
 from strandline.state_store.delta.log import now_ms
@@ -140,77 +139,125 @@ def refresh_all(
     """Bring every view to the present heads of its inputs. What another attempt has committed meanwhile is not made
     again.
 
-    Args: as of `_refreshed`.
+    Args:
+        stopped: tables that failed before and are left alone, with what depends on them.
+        upto: version per table that is read, to stop there; others are read at their heads.
     """
-    done = _refreshed(context, levels, stopped, upto)
+    done = _Pass(context, levels, stopped, upto).run()
     for number in range(_AGAIN):
         errors = _LOST if number == 0 else _RACES
         lost = {table for table, error in done.failures.items() if isinstance(error, errors)}
         if not lost:
             break
         others = {table: error for table, error in done.failures.items() if table not in lost}
-        again = _refreshed(context, levels, stopped | others.keys(), upto)
+        again = _Pass(context, levels, stopped | others.keys(), upto).run()
         reached = done.reached | again.reached
         done = Refreshed((*done.stages, *again.stages), others | again.failures, again.held, reached=reached)
     return done
 
 
-def _refreshed(
-    context: RunContext,
-    levels: Sequence[Sequence[RefreshUnit]],
-    stopped: frozenset[str],
-    upto: Mapping[str, int] | None,
-) -> Refreshed:
-    """One pass over all levels.
+@dataclass(frozen=True)
+class _Chosen:
+    """What became free at once, and is to be computed.
+
+    Attributes:
+        untouched: the names of the units of which no row changes.
+        ready: {unit: its epoch} of those that were computed with others.
+    """
+
+    untouched: frozenset[str]
+    ready: Mapping[str, Epoch]
+
+
+class _Pass:
+    """One pass over all levels, of `refresh_all`.
 
     What comes from outside (event logs, tables of other pipelines) is read at one version throughout, so that the
-    stages of a view agree on it.
-
-    Args:
-        stopped: tables that failed before and are left alone, with what depends on them.
-        upto: version per table that is read, to stop there; others are read at their heads.
+    stages of a view agree on it. A unit begins when what it waits for is done, whatever else of the level before is
+    still at work: where a level waits for its slowest, a core is idle.
     """
-    results: list[StageResult] = []
-    failures: dict[str, StrandlineError] = {}
-    held: dict[str, ExpectationBroken] = {}
-    broken = set(stopped)
-    heads = Heads(context.lake, read_from_outside(levels), gated_in(levels))
-    untouched = Untouched(context, heads) if upto is None else None
-    reach = _Reach(heads, untouched)
 
-    def one(item: RefreshUnit) -> list[StageResult] | StrandlineError:
+    def __init__(
+        self, context: RunContext, levels: Levels, stopped: frozenset[str], upto: Mapping[str, int] | None
+    ) -> None:
+        self._context = context
+        self._upto = upto
+        self._levels = levels
+        self._level = {id(unit): number for number, level in enumerate(levels) for unit in level}
+        self._queue = Queue(levels)
+        self._broken = dict.fromkeys(stopped, -1)
+        """{table: the level at which it failed, or could not be refreshed}."""
+        self._heads = Heads(context.lake, read_from_outside(levels), gated_in(levels))
+        self._untouched = Untouched(context, self._heads) if upto is None else None
+        self._reach = _Reach(self._heads, self._untouched)
+        self._results: dict[int, Sequence[StageResult]] = {}
+        self._failures: dict[str, StrandlineError] = {}
+        self._held: dict[str, ExpectationBroken] = {}
+
+    def run(self) -> Refreshed:
+        running: dict[Future[list[StageResult] | StrandlineError], RefreshUnit] = {}
+        with ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE, thread_name_prefix="refresh") as pool:
+            while (free := self._queue.take()) or running:
+                if free:
+                    units, chosen = self._chosen(free)
+                    running |= {pool.submit(self._one, unit, chosen): unit for unit in units}
+                elif running:
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._end(running.pop(future), future.result())
+        results = [each for level in self._levels for unit in level for each in self._results.get(id(unit), ())]
+        return Refreshed(tuple(results), self._failures, self._held, reached=self._reach.noted())
+
+    def _chosen(self, free: Sequence[RefreshUnit]) -> tuple[list[RefreshUnit], _Chosen]:
+        """Those of the units that are to be computed. Of the others nothing is to be done."""
+        whole = [unit for unit in free if not self._is_broken(unit)]
+        for unit in free:
+            if self._is_broken(unit):
+                self._break(unit.target, unit)
+                self._queue.done(unit)
+        resting, untouched = ({}, frozenset[str]()) if self._untouched is None else self._untouched.find(whole)
+        self._reach.rest(whole)
+        for unit in whole:
+            if unit.name in resting:
+                self._results[id(unit)] = [resting[unit.name]]
+                self._queue.done(unit)
+        units = [unit for unit in whole if unit.name not in resting]
+        touched = [unit for unit in units if unit.name not in untouched]
+        return units, _Chosen(untouched, _computed_together(self._context, self._heads, touched, self._upto))
+
+    def _is_broken(self, unit: RefreshUnit) -> bool:
+        """True if a table that it reads or writes failed in an earlier level."""
+        level = self._level[id(unit)]
+        return any(self._broken.get(table, level) < level for table in (unit.target, *unit.inputs))
+
+    def _break(self, table: str, unit: RefreshUnit) -> None:
+        self._broken[table] = min(self._broken.get(table, len(self._levels)), self._level[id(unit)])
+
+    def _one(self, unit: RefreshUnit, chosen: _Chosen) -> list[StageResult] | StrandlineError:
+        untouched, ready = unit.name in chosen.untouched, chosen.ready.get(unit.name)
         try:
-            done = _refresh(context, heads, item, upto, untouched=item.name in others, ready=ready.get(item.name))
-            wrong = approve(context.lake, heads, item)
+            done = _refresh(self._context, self._heads, unit, self._upto, untouched=untouched, ready=ready)
+            wrong = approve(self._context.lake, self._heads, unit)
             if wrong is not None:
-                held[item.target] = wrong
+                self._held[unit.target] = wrong
             return done
         except StrandlineError as error:
             return error
         except Exception as error:  # a fault inside Spark: the view stops, typed, with the cause kept
             failed = RefreshFailed(
-                sentence("view '{}' stopped: {}", Name(item.name), _first_line(error)), where=item.target
+                sentence("view '{}' stopped: {}", Name(unit.name), _first_line(error)), where=unit.target
             )
             failed.__cause__ = error
             return failed
 
-    with ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE, thread_name_prefix="refresh") as pool:
-        for level in levels:
-            whole = [item for item in level if not ({item.target, *item.inputs} & broken)]
-            resting, others = ({}, frozenset[str]()) if untouched is None else untouched.find(whole)
-            results.extend(resting.values())
-            reach.rest(whole)
-            # Queries into one target write one table: they go one after the other, so a level is cut by target.
-            for group in _distinct_targets([item for item in whole if item.name not in resting]):
-                ready = _computed_together(context, heads, [each for each in group if each.name not in others], upto)
-                for item, outcome in zip(group, pool.map(one, group), strict=True):
-                    if isinstance(outcome, StrandlineError):
-                        failures.update(dict.fromkeys((item.target, *item.serves), outcome))
-                        continue
-                    results.extend(outcome)
-                    reach.done(item, outcome)
-            broken |= {m.target for m in level if {m.target, *m.inputs} & broken} | set(failures)
-    return Refreshed(tuple(results), failures, held, reached=reach.noted())
+    def _end(self, unit: RefreshUnit, outcome: list[StageResult] | StrandlineError) -> None:
+        if isinstance(outcome, StrandlineError):
+            self._failures.update(dict.fromkeys((unit.target, *unit.serves), outcome))
+            for table in (unit.target, *unit.serves):
+                self._break(table, unit)
+        else:
+            self._results[id(unit)] = outcome
+            self._reach.done(unit, outcome)
+        self._queue.done(unit)
 
 
 class _Reach:
@@ -294,17 +341,6 @@ def _refresh(
         owner, refresh = item.owner(stage), item.options.refresh
         done += refresh_decided(context, heads, decision, owner, refresh, upto=upto, untouched=untouched, ready=ready)
     return done
-
-
-def _distinct_targets(items: Sequence[RefreshUnit]) -> list[list[RefreshUnit]]:
-    groups: list[list[RefreshUnit]] = []
-    met: Counter[str] = Counter()
-    for item in items:
-        if met[item.target] == len(groups):
-            groups.append([])
-        groups[met[item.target]].append(item)
-        met[item.target] += 1
-    return groups
 
 
 def _first_line(error: Exception) -> str:

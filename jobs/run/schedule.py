@@ -112,6 +112,50 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     return levels
 
 
+class Queue:
+    """The units of one refresh, each of which is free once all that it has to wait for is done.
+
+    A unit waits for what earlier levels write into the tables that it reads or writes, and for who reads there what it
+    writes; and in its own level for the one before it that writes the same table.
+    """
+
+    def __init__(self, levels: Levels) -> None:
+        # By the object: to hash a thousand units takes as long as to compute some.
+        self._awaited: dict[int, int] = {}
+        self._behind: dict[int, list[RefreshUnit]] = {}
+        self._free: list[RefreshUnit] = []
+        writers: dict[str, list[RefreshUnit]] = {}
+        readers: dict[str, list[RefreshUnit]] = {}
+        for level in levels:
+            last: dict[str, RefreshUnit] = {}
+            for unit in level:
+                met = [each for table in {unit.target, *unit.inputs} for each in writers.get(table, ())]
+                met += [*readers.get(unit.target, ()), *([last[unit.target]] if unit.target in last else [])]
+                before = {id(each): each for each in met}
+                self._awaited[id(unit)] = len(before)
+                for each in before:
+                    self._behind.setdefault(each, []).append(unit)
+                if not before:
+                    self._free.append(unit)
+                last[unit.target] = unit
+            for unit in level:
+                writers.setdefault(unit.target, []).append(unit)
+                for name in unit.inputs:
+                    readers.setdefault(name, []).append(unit)
+
+    def take(self) -> list[RefreshUnit]:
+        """The units that have become free, each once."""
+        found, self._free = self._free, []
+        return found
+
+    def done(self, unit: RefreshUnit) -> None:
+        """Note that a unit which was taken is done, or is not going to be."""
+        for each in self._behind.pop(id(unit), ()):
+            self._awaited[id(each)] -= 1
+            if not self._awaited[id(each)]:
+                self._free.append(each)
+
+
 def read_from_outside(levels: Iterable[Iterable[RefreshUnit]]) -> frozenset[str]:
     """The tables that a pipeline's items read and do not maintain: event logs, and tables of other pipelines."""
     items = [item for level in levels for item in level]

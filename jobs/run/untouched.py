@@ -1,4 +1,4 @@
-"""The units of a level that what has come does not touch: they are not computed.
+"""Of the units that may begin, those that what has come does not touch: they are not computed.
 
     heads of the inputs ── moved? ── can a change pass the filters? ──> units to compute
                              no │                   no │  (one query for all of them)
@@ -319,7 +319,7 @@ class Untouched:
         self._versions: dict[tuple[str, int], TableVersion | None] = {}
 
     def find(self, units: Sequence[RefreshUnit]) -> tuple[dict[str, StageResult], frozenset[str]]:
-        """The units of a level that no change touches, by name: the results of those with nothing to do, and those of
+        """Those of some units that no change touches, by name: the results of those with nothing to do, and those of
         which only the vector may have to move on.
 
         What does not read is to be computed: whoever does so says what is wrong with it.

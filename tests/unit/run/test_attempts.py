@@ -49,19 +49,16 @@ class Attempts:
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
         self.settings, self.lake, self._stack = settings, LakeLayout(settings.lake), stack
 
-    def attempt(self) -> Refreshed:
+    def attempt(self, only: str | None = None) -> Refreshed:
+        """One of all views, or one that ends when it has refreshed one of them."""
         catalog = Catalog(self.lake)
         levels = maintained(catalog.pipeline("shop"), catalog)
+        if only is not None:
+            levels = [[item for item in level if item.target == only] for level in levels]
         duckdb_engine = self._stack.enter_context(DuckDBEngine("200MB", 1))
         return refresh_all(
             RunContext(None, self.lake, "shop/1", duckdb_engine=duckdb_engine, engine="duckdb"), levels, frozenset()
         )
-
-    def only(self, table: str, monkeypatch: pytest.MonkeyPatch) -> Refreshed:
-        """An attempt that ends when it has refreshed one table."""
-        with monkeypatch.context() as patched:
-            patched.setattr(refresh_views, "_distinct_targets", lambda items: [[i] for i in items if i.target == table])
-            return self.attempt()
 
     def spec(self, table: str) -> TableSpec:
         catalog = Catalog(self.lake)
@@ -126,7 +123,7 @@ def test_an_attempt_that_loses_the_race_goes_on(
 def test_an_attempt_goes_on_where_the_faster_one_was_lost(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one has committed a view, and is lost before the next: this one loses the view, and makes the rest."""
 
-    before_the_entry(monkeypatch, "by_shop", lambda: attempts.only("by_shop", monkeypatch))
+    before_the_entry(monkeypatch, "by_shop", lambda: attempts.attempt("by_shop"))
     assert not attempts.attempt().failures
     attempts.check(epochs=2)
 
@@ -156,7 +153,7 @@ def test_an_input_that_the_other_attempt_compacted_is_no_other_input(
 ) -> None:
     """The other one merges the files of a view after its commit, and computes the next one from that version."""
 
-    assert not attempts.only("by_shop", monkeypatch).failures
+    assert not attempts.attempt("by_shop").failures
     seen, waiting = Heads.find, [True]
 
     def found(heads: Heads, name: str) -> object:
