@@ -50,7 +50,8 @@ def _joined_parts(names: str, *, day: bool) -> str:
 
 
 _SORTED: Final = f"ARRAY_SORT(FILTER(a, {_THERE}))"
-_SQUARES: Final = "LIST_MOMENT2(a) = 0e0 THEN CAST('NaN' AS DOUBLE)"
+_SPREAD: Final = "LIST_MOMENT2(a) <> 0e0"
+"""Values that are all the same have no third or fourth moment that could be compared with their second."""
 
 DEFINED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -136,15 +137,15 @@ DEFINED: Final[Mapping[str, str]] = MappingProxyType(
             + ")))[1] / LIST_COUNT(a)"
             for power in (2, 3, 4)
         },
-        "LIST_SKEWNESS(a)": f"CASE WHEN LIST_COUNT(a) > 2 THEN CASE WHEN {_SQUARES}"
-        " ELSE SQRT(CAST(LIST_COUNT(a) AS DOUBLE) * (LIST_COUNT(a) - 1)) / (LIST_COUNT(a) - 2) * LIST_MOMENT3(a)"
-        " / (LIST_MOMENT2(a) * SQRT(LIST_MOMENT2(a))) END END",
-        "LIST_KURTOSIS(a)": f"CASE WHEN LIST_COUNT(a) > 3 THEN CASE WHEN {_SQUARES}"
-        " ELSE (CAST(LIST_COUNT(a) AS DOUBLE) - 1) / (CAST(LIST_COUNT(a) - 2 AS DOUBLE) * (LIST_COUNT(a) - 3))"
+        "LIST_SKEWNESS(a)": f"CASE WHEN LIST_COUNT(a) > 2 AND {_SPREAD}"
+        " THEN SQRT(CAST(LIST_COUNT(a) AS DOUBLE) * (LIST_COUNT(a) - 1)) / (LIST_COUNT(a) - 2) * LIST_MOMENT3(a)"
+        " / (LIST_MOMENT2(a) * SQRT(LIST_MOMENT2(a))) END",
+        "LIST_KURTOSIS(a)": f"CASE WHEN LIST_COUNT(a) > 3 AND {_SPREAD}"
+        " THEN (CAST(LIST_COUNT(a) AS DOUBLE) - 1) / (CAST(LIST_COUNT(a) - 2 AS DOUBLE) * (LIST_COUNT(a) - 3))"
         " * ((LIST_COUNT(a) + 1) * (LIST_MOMENT4(a) / (LIST_MOMENT2(a) * LIST_MOMENT2(a)))"
-        " - 3e0 * (LIST_COUNT(a) - 1)) END END",
-        "LIST_KURTOSIS_POP(a)": f"CASE WHEN LIST_COUNT(a) > 1 THEN CASE WHEN {_SQUARES}"
-        " ELSE LIST_MOMENT4(a) / (LIST_MOMENT2(a) * LIST_MOMENT2(a)) - 3e0 END END",
+        " - 3e0 * (LIST_COUNT(a) - 1)) END",
+        "LIST_KURTOSIS_POP(a)": f"CASE WHEN LIST_COUNT(a) > 1 AND {_SPREAD}"
+        " THEN LIST_MOMENT4(a) / (LIST_MOMENT2(a) * LIST_MOMENT2(a)) - 3e0 END",
         "LIST_WHERE(a, b)": "CASE WHEN CARDINALITY(b) > 0 AND a IS NOT NULL THEN LIST_SELECT(a,"
         " FILTER(GENERATE_SERIES(1, CARDINALITY(b)), __i => b[__i]))"
         " WHEN CARDINALITY(b) = 0 THEN FILTER(a, __x => FALSE) END",
