@@ -27,7 +27,7 @@ from strandline.jobs.functions.scalars.contract import TOTAL
 from strandline.jobs.functions.scalars.decimals import OPERANDS
 from strandline.jobs.functions.scalars.domains import FAIL, is_guard
 from strandline.jobs.model.errors import NotSupported
-from strandline.jobs.sql.dialect import sql_of
+from strandline.jobs.sql.dialect import WRITTEN, sql_of
 from strandline.jobs.sql.trees import all_of, any_of, call
 
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
@@ -134,6 +134,8 @@ def in_words(node: exp.Expression) -> str:
     """The expression as a user would write it: without what the front end puts around operands and results."""
 
     def made(each: exp.Expr) -> exp.Expr:
+        if WRITTEN in each.meta:
+            return exp.Var(this=each.meta[WRITTEN])
         if isinstance(each, exp.TryCast):
             written = exp.TryCast if each.meta.get("asked") else exp.Cast
             return written(this=_operand(each), to=each.args["to"])

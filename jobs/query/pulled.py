@@ -21,7 +21,7 @@ from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, Outer
 from strandline.jobs.query.logical import From, NestedFound, OrderItem, Query, outputs_of
 from strandline.jobs.query.subquery_values import is_quantified, membership, quantified
-from strandline.jobs.sql.dialect import NestedQuery, OuterValue, position_of, sql_of
+from strandline.jobs.sql.dialect import WRITTEN, NestedQuery, OuterValue, position_of, sql_of
 from strandline.jobs.sql.from_text import data_type
 from strandline.jobs.sql.trees import by_every, conjuncts, row_values
 
@@ -114,7 +114,9 @@ class NestedQueries:
             return infer(membership(node, *self._values(node.this)), self._inputs, self.read)
         text = sql_of(node)
         if text not in self._read:
-            self._read[text] = self._made(node)
+            made = self._made(node)
+            made.expression.meta[WRITTEN] = text
+            self._read[text] = made
         found = self._read[text]
         return Typed(found.expression.copy(), found.type)
 

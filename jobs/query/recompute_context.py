@@ -92,7 +92,7 @@ class Recomputation:
                 return exp.Var(this=f"{self.name(node.name)}.{self.name(node.place)}")
             return exp.Var(this=self._query_text(node, text)) if isinstance(node, NestedQuery) else node
 
-        made = expression.transform(written)
+        made = _outside_lambdas(expression).transform(written)
         assert isinstance(made, exp.Expression)
         return made
 
@@ -143,6 +143,40 @@ class Recomputation:
 def flat(alias: str, column: str) -> str:
     """Name of an input's column in the clauses after FROM."""
     return f"{alias}.{column}"
+
+
+# DuckDB binds no subquery inside a lambda function. One there reads nothing of an item: it is the same for all of them.
+#
+#     TRANSFORM(a, x => x + (SELECT …))
+#     TRANSFORM(ARRAY[STRUCT(q0 := (SELECT …))], __q => TRANSFORM(a, x => x + __q.q0))[1]
+
+
+def _outside_lambdas(expression: exp.Expression) -> exp.Expression:
+    """The expression with the queries that stand in its lambda functions before the outermost of these."""
+    made = exp.Paren(this=expression.copy())
+    while (found := next(filter(_in_lambda, made.find_all(NestedQuery)), None)) is not None:
+        function = [each for each in _ancestors(found) if isinstance(each, exp.Lambda)][-1].parent
+        assert function is not None
+        inside, item = function.copy(), exp.to_identifier("__q")
+        values = list(dict.fromkeys(each.copy() for each in inside.find_all(NestedQuery)))
+        for node in list(inside.find_all(NestedQuery)):
+            node.replace(exp.Dot(this=item.copy(), expression=exp.to_identifier(f"q{values.index(node)}")))
+        fields = [exp.PropertyEQ(this=exp.to_identifier(f"q{n}"), expression=each) for n, each in enumerate(values)]
+        one = exp.Array(expressions=[exp.Anonymous(this="STRUCT", expressions=fields)])
+        applied = exp.Anonymous(this="TRANSFORM", expressions=[one, exp.Lambda(this=inside, expressions=[item])])
+        function.replace(exp.Bracket(this=applied, expressions=[exp.Literal.number(1)]))
+    inner: exp.Expression = made.this
+    return inner
+
+
+def _in_lambda(node: exp.Expr) -> bool:
+    return any(isinstance(each, exp.Lambda) for each in _ancestors(node))
+
+
+def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    while (parent := node.parent) is not None:
+        yield parent
+        node = parent
 
 
 Change = Callable[[exp.Expression], exp.Expression]

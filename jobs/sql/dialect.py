@@ -28,6 +28,10 @@ from strandline.jobs.sql.pivot import PivotClauses
 # values and need to know nothing of the query. Only pull queries have such nodes: a view joins its subqueries.
 
 
+WRITTEN: Final = "written"
+"""The name in the meta data of a node of the text that it stands for, as a user wrote it."""
+
+
 class NestedQuery(exp.Expression):
     """A query by its name, with the type of its value.
 

@@ -233,6 +233,10 @@ BY_WORDS: Final = tuple(
         ("AT TIME ZONE takes a column for an instant", r"\b[a-z_]\w*\s+at\s+time\s+zone\b"),
         ("EXTRACT(EPOCH FROM at) is whole seconds", r"\bextract\s*\(\s*epoch\b"),
         ("ARRAY_DISTINCT keeps NULL, as in ksqlDB", r"\barray_distinct\s*\("),
+        (
+            "STRING_AGG without ORDER BY takes rows in no order, as all of SQL",
+            r"\bstring_agg\s*\((?![^()]*\border\b).*\bunion\b",
+        ),
         ("ORDER BY of a subquery orders nothing outside of it", r"\border\s+by\b[^()]*\).*\blimit\b"),
         ("QUANTILE_CONT of a DECIMAL is a DOUBLE", r"\bquantile_cont\s*\(.*::\s*decimal"),
         ("a URL parameter with a broken % is NULL", r"\burl_decode\s*\(\s*'[^']*%(?![0-9a-fA-F]{2})"),

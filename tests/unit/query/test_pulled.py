@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pytest
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from strandline.jobs.model.settings import load_settings
 from strandline.jobs.query.clauses.read import read_pull
 from strandline.jobs.query.clock import with_moment
 from strandline.jobs.query.logical import Block, OrderItem, PullQuery
 from strandline.jobs.query.pulled import column_name
+from strandline.jobs.serve.results import Rows
+from strandline.jobs.session.interpreter import Interpreter
 from strandline.jobs.sql.dialect import sql_of
 from strandline.jobs.sql.from_text import parse_query
 from strandline.state_store.layout import LakeLayout
@@ -246,3 +250,30 @@ def test_the_clock_of_ksqldb_is_the_moment_of_the_query() -> None:
     values = [each.this.sql() for each in tree.selects]
     assert values[:2] == ["CAST('1709208000005' AS BIGINT)", "CAST('19782' AS INT)"]
     assert "1709208000005" not in values[2]
+
+
+@pytest.mark.parametrize(
+    ("select", "expected"),
+    [
+        ("TRANSFORM(ARRAY[1, 2], x => x + (SELECT 10))", [11, 12]),
+        ("LENGTH(LIST_WHERE([1], (SELECT LIST(TRUE) FROM RANGE(3))))", 3),
+        ("TRANSFORM(ARRAY[ARRAY[1, 2]], y => TRANSFORM(y, x => x * (SELECT 7) + y[1] + (SELECT 100)))", [[108, 115]]),
+        ("REDUCE(ARRAY[1, 2], (SELECT 5), (s, x) => s + x * (SELECT 2) + (SELECT 2))", 15),
+        ("TRANSFORM(ARRAY[1, 3], x => EXISTS (SELECT 1) AND x IN (1, (SELECT 2)))", [True, False]),
+        ("TRANSFORM(ARRAY[1], x => x * (SELECT CAST(NULL AS INT)))", [None]),
+        ("CASE WHEN FALSE THEN TRANSFORM(ARRAY[1], x => x / (SELECT 0)) END", None),
+        ("(SELECT TRANSFORM(a, x => x + (SELECT m * 2)) FROM (VALUES (ARRAY[1], 4)) AS t (a, m))", [9]),
+    ],
+)
+def test_a_query_in_a_lambda_function_is_the_same_for_each_item(select: str, expected: object, tmp_path: Path) -> None:
+    (answer,) = Interpreter(load_settings(lake=tmp_path / "lake")).run(f"SELECT {select}")
+    assert isinstance(answer, Rows)
+    assert list(answer.rows) == [(expected,)]
+
+
+@pytest.mark.parametrize("failing", ["1 / (SELECT 0)", "TRANSFORM(ARRAY[1], x => x / (SELECT 0))"])
+def test_what_fails_is_said_as_it_was_written(failing: str, tmp_path: Path) -> None:
+    results = Interpreter(load_settings(lake=tmp_path / "lake")).run(f"SELECT {failing}")
+    with pytest.raises(InvalidQuery) as found:
+        list(results)
+    assert f"fails on a row: {failing} (" in str(found.value)
