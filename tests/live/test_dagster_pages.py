@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from infra.browser import CHROMIUM, Page, browser
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.settings import load_settings
@@ -25,12 +26,11 @@ from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
 from tests.live.running_dagster import FORCE_TERMINATE, Dagster, running
 from tests.support import checked_pipeline
-from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: bash infra/browser.sh"),
 ]
 
 SHOP = """

@@ -1,7 +1,7 @@
 """The pictures of docs/dagster.md: `python -m tests.support.dagster_screenshots [FOLDER]`.
 
 They are taken of a real webserver and daemon, over a pipeline whose expectations pass, warn, block and keep a row out:
-its checks, the lineage from the topic to the changelogs, and the plots of a view.
+its checks, the lineage from the topic to the changelogs, a view that is held, the alerts, and the plots of a view.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.live.running_dagster import Dagster, running
+from infra.browser import CHROMIUM, Page, browser
+from tests.live.running_dagster import Dagster, entries, running
 from tests.support import checked_pipeline
-from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.screenshots import FOLDER, taken
+from tests.support.waiting import wait_until
 
 _PICTURES: Final = {
     "blocking": ("projections/earned", "expect_column_values_to_be_between__fare", "1 of 2 rows are unexpected: 140"),
@@ -26,6 +27,7 @@ _PICTURES: Final = {
 
 
 TOPIC: Final = "rides.topic"
+_LOG: Final = "logs/rides__log"
 _DOWNSTREAM: Final = "lineageScope=downstream&lineageDepth=5"
 _EPOCHS: Final = 4
 """Points of a plot, beside the first two."""
@@ -35,27 +37,36 @@ _PLOTS: Final = "[...document.querySelectorAll('button')].find(each => each.inne
 
 def main(folder: Path) -> None:
     """Take the pictures."""
-    assert CHROMIUM is not None, "there is no chromium: apt-get install chromium"
+    assert CHROMIUM is not None, "there is no chromium: bash infra/browser.sh"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         lake = checked_pipeline.made(place)
         with running(place, checked_pipeline.environment(place)) as dagster:
+            _told(dagster, len(checked_pipeline.FIRST))
             _drained(dagster, "SUCCESS")
             checked_pipeline.more(lake)
+            _told(dagster, len(checked_pipeline.FIRST) + len(checked_pipeline.SECOND))
             # The blocking check fails the run; every asset before it is materialized.
             _drained(dagster, "FAILURE")
             with browser(place / "chromium") as page:
                 for picture, (table, check, said) in _PICTURES.items():
                     page.open(f"{dagster.url}/assets/{table}?view=checks&checkDetail={check}", 1300, 1200)
                     page.until(f"document.body.innerText.includes({said!r})")
-                    taken(page, folder / f"dagster-{picture}.png")
+                    _taken(page, folder / f"dagster-{picture}.png")
+                page.open(f"{dagster.url}/assets/projections/best?view=events", 1300, 620)
+                page.shows("what to do", "did not materialize this asset")
+                _taken(page, folder / "dagster-held.png")
+                page.open(f"{dagster.url}/locations/strandline/sensors/alerts", 1300, 700)
+                page.shows("state of projections/best")
+                page.click("View logs")
+                page.shows("breaks expect")
+                _taken(page, folder / "dagster-alerts.png")
                 # With less room for it Dagster draws the assets without their checks.
                 page.value(f"{_HIDE}.click()")
                 page.open(f"{dagster.url}/assets/topics/{TOPIC}?view=lineage&{_DOWNSTREAM}", 2000, 620)
                 page.until("document.body.innerText.includes('Passed')")
-                _settled(page)
-                taken(page, folder / "dagster-lineage.png")
+                _taken(page, folder / "dagster-lineage.png")
                 for each in range(_EPOCHS):
                     checked_pipeline.quiet(lake, each)
                     _drained(dagster, "FAILURE")
@@ -64,16 +75,35 @@ def main(folder: Path) -> None:
                 page.value(f"{_PLOTS}.click()")
                 page.until("document.querySelectorAll('canvas').length >= 2")
                 page.value("document.querySelector('canvas').scrollIntoView()")
-                _settled(page)
-                taken(page, folder / "dagster-plots.png")
+                _taken(page, folder / "dagster-plots.png")
+
+
+def _taken(page: Page, path: Path) -> None:
+    _settled(page)
+    taken(page, path)
 
 
 def _settled(page: Page) -> None:
-    """Wait until the page looks the same for a while: graphs and plots are drawn step by step."""
+    """Wait until everything is loaded and stays where it is for a while: graphs and plots are drawn step by step."""
+    page.until("!document.body.innerText.includes('Loading')")
+    drawn = "[...document.querySelectorAll('canvas, foreignObject, path, td')]"
     before, now = "", "?"
     while before != now:
         time.sleep(1.0)
-        before, now = now, page.value("document.body.innerHTML")
+        before, now = (
+            now,
+            page.value(f"{drawn}.map(each => Object.values(each.getBoundingClientRect().toJSON())).join()"),
+        )
+
+
+def _told(dagster: Dagster, rides: int) -> None:
+    """Wait until Dagster knows of as many rides: what is told after a view that has read it makes the view unsynced."""
+
+    def is_told() -> bool:
+        log = dagster.assets()[_LOG]
+        return bool(log["assetMaterializations"]) and entries(log)["dagster/row_count"] == rides
+
+    wait_until(is_told, "the sensor tells nothing", 1.0)
 
 
 def _drained(dagster: Dagster, status: str) -> None:

@@ -13,10 +13,10 @@ from decimal import Decimal
 from pathlib import Path
 from threading import Event, Thread
 
+from infra.browser import CHROMIUM, Page, browser
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state.access import ServerOptions
-from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake
 
@@ -42,7 +42,7 @@ SQL = "SELECT category, orders, amount\nFROM by_category\nWHERE orders > 10\nORD
 
 def main(folder: Path) -> None:
     """Take the pictures."""
-    assert CHROMIUM is not None, "there is no chromium: apt-get install chromium"
+    assert CHROMIUM is not None, "there is no chromium: bash infra/browser.sh"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from infra.browser import CHROMIUM, Page, browser
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.server.app import application
 from strandline.jobs.server.state.access import ServerOptions, make_token
-from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.listening import listening
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: bash infra/browser.sh")
 
 EVIL = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 LARGE = 9_007_199_254_740_993

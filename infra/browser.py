@@ -1,4 +1,7 @@
-"""A headless Chromium, driven over its DevTools protocol: what a page shows, keys pressed, pictures taken."""
+"""A headless Chromium, driven over its DevTools protocol: what a page shows, keys pressed, pictures taken.
+
+Tests and benchmarks drive it alike; `bash infra/browser.sh` installs one.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,14 @@ import base64
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
-
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 CHROMIUM = shutil.which("chromium")
 _FLAGS = (
@@ -30,6 +32,8 @@ _FLAGS = (
     "--remote-debugging-port=0",
 )
 _POLL_SECONDS = 0.05
+_PATIENCE_SECONDS: Final = 300.0
+"""The limit of a wait, which only a fault reaches: a busy machine may stand still for seconds."""
 _CODES = {"Enter": 13, "Tab": 9, " ": 32}
 """The virtual codes by which Chromium acts on a key, beside its name."""
 
@@ -50,7 +54,7 @@ class Page:
         self._sent += 1
         self._socket.send(json.dumps({"id": self._sent, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self._socket.recv(timeout=PATIENCE_SECONDS))
+            message = json.loads(self._socket.recv(timeout=_PATIENCE_SECONDS))
             if message.get("id") == self._sent:
                 assert "error" not in message, (method, message)
                 result: dict[str, Any] = message["result"]
@@ -70,11 +74,14 @@ class Page:
         return found["result"].get("value")
 
     def until(self, script: str) -> None:
-        """Wait until an expression is true."""
-        wait_until(
+        """Wait until an expression is true.
+
+        Raises:
+            TimeoutError: it does not become true.
+        """
+        _wait(
             lambda: self.value(f"Boolean({script})"),
             lambda: f"{script}: {self.problems} {self.value('document.body.innerText')}",
-            _POLL_SECONDS,
         )
 
     def shows(self, *words: str) -> None:
@@ -115,6 +122,14 @@ class Page:
                 self.problems.append(str(message["params"]["entry"]["text"]))
 
 
+def _wait(condition: Callable[[], object], what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() >= deadline:
+            raise TimeoutError(what())
+        time.sleep(_POLL_SECONDS)
+
+
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
     """A browser with an empty profile in `folder`, and its one page."""
@@ -122,9 +137,11 @@ def browser(folder: Path) -> Iterator[Page]:
     arguments = [CHROMIUM, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_until(lambda: _pages(folder), "Chromium shows no page", _POLL_SECONDS)
+            _wait(lambda: _pages(folder), lambda: "Chromium shows no page")
             # No pings: a browser that stands still for a while is not gone.
-            with connect(_pages(folder)[0], max_size=None, open_timeout=PATIENCE_SECONDS, ping_interval=None) as socket:
+            with connect(
+                _pages(folder)[0], max_size=None, open_timeout=_PATIENCE_SECONDS, ping_interval=None
+            ) as socket:
                 yield Page(socket)
         finally:
             process.kill()
@@ -134,7 +151,7 @@ def _pages(folder: Path) -> list[str]:
     """The addresses of the pages that Chromium shows, at the port that it writes into its profile when it listens."""
     try:
         port = int((folder / "DevToolsActivePort").read_text().splitlines()[0])
-        pages = httpx.get(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE_SECONDS).json()
+        pages = httpx.get(f"http://127.0.0.1:{port}/json/list", timeout=_PATIENCE_SECONDS).json()
     except (FileNotFoundError, IndexError, httpx.TransportError):
         return []
     return [each["webSocketDebuggerUrl"] for each in pages if each["type"] == "page"]
