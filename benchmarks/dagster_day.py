@@ -77,15 +77,20 @@ def main() -> None:
         lake, home = Path(folder) / "lake", Path(folder) / "dagster"
         home.mkdir()
         settings = load_settings(lake=lake, engine="duckdb")
-        for p in range(asked.pipelines):
-            views = "".join(_VIEW.format(p=p, n=n) for n in range(asked.views))
-            list(Interpreter(settings, f"p{p}").run(_STREAM.format(p=p) + views))
+        define(settings, asked.pipelines, asked.views)
         epoch(settings, asked.pipelines)
         loads = [loaded(lake) for _ in range(3)]
         print(f"location: imports {median(a for a, _ in loads):.2f} s, built {median(b for _, b in loads):.2f} s")
         with dg.DagsterInstance.local_temp(str(home)) as instance:
             watched(settings, instance, asked.pipelines, asked.ticks)
             stored(home, asked.ticks)
+
+
+def define(settings: Settings, pipelines: int, views: int) -> None:
+    """So many pipelines of a stream each, with so many views on it."""
+    for p in range(pipelines):
+        statements = _STREAM.format(p=p) + "".join(_VIEW.format(p=p, n=n) for n in range(views))
+        list(Interpreter(settings, f"p{p}").run(statements))
 
 
 def epoch(settings: Settings, pipelines: int) -> None:
