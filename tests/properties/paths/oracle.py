@@ -40,6 +40,7 @@ from tests.properties.paths.views import (
     Input,
     InWindows,
     Items,
+    Lateral,
     Over,
     Query,
     Relation,
@@ -187,6 +188,8 @@ class Oracle:
                 return of.name
             case Items():
                 return items_text(of)
+            case Lateral():
+                return of.sql
             case InWindows():
                 return self._made(_in_windows(of))
             case Block():

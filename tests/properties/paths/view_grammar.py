@@ -1,54 +1,54 @@
-"""Random sources and views over them: every clause, most of them over expressions that fail on some row."""
+"""Random sources and views over them: the queries of `block_grammar`, and those that stand in one another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tests.properties.paths.block_grammar import (
+    NESTED,
+    ORDERED,
+    Blocks,
+    has_rows_of_its_own,
+    joins_events,
+    pairs_of,
+)
+from tests.properties.paths.correlated import Subqueries
 from tests.properties.paths.expression_grammar import Expressions
-from tests.properties.paths.expressions import Call, Column, Constant, Expression, columns_of, is_number, parts_of
+from tests.properties.paths.expressions import Call, Constant, Expression, columns_of, parts_of
 from tests.properties.paths.values import (
     BIGINT,
     BOOLEAN,
     BYTES,
     COMMON,
     DATE,
-    DOUBLE,
     INT,
     INTS,
-    SMALL_DECIMAL,
     TIME,
     TIMESTAMP,
     VARCHAR,
 )
 from tests.properties.paths.views import (
-    BOUNDS,
     POLICIES,
-    WINDOWS,
     Aggregate,
     Block,
-    From,
     Having,
     Input,
-    InWindows,
     Items,
+    Lateral,
     Over,
     Query,
     Relation,
-    Scalar,
     SetOperation,
     Subquery,
     Value,
     ViewOf,
-    Window,
     relations_of,
 )
 from tests.properties.picker import Picker
 
 _KEYED_BY: Final = (INT, VARCHAR)
-_NESTED: Final = tuple(kind for kind in COMMON if "<" in kind)
-_ORDERED: Final = (INT, BIGINT, VARCHAR, DATE, TIMESTAMP, SMALL_DECIMAL, DOUBLE)
 
 
 def relations(pick: Picker) -> tuple[Relation, ...]:
@@ -65,36 +65,8 @@ def _relation(pick: Picker, name: str, kind: str) -> Relation:
     return Relation(name, "table" if kind == "table" else "stream", columns)
 
 
-_FRAMES: Final = (
-    "",
-    "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
-    "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
-    "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
-    "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING",
-    "ROWS 2 PRECEDING",
-    "ROWS UNBOUNDED PRECEDING",
-    "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
-)
-_OF_PLACES: Final = (
-    *("ROW_NUMBER", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"),
-    *("SUM", "COUNT", "MIN", "MAX"),
-)
-_RANGES: Final = (
-    "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
-    "RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING",
-    "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
-    "RANGE BETWEEN 2 FOLLOWING AND UNBOUNDED FOLLOWING",
-    "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-)
-
-
-class Views:
+class Views(Blocks):
     """The grammar of views over some relations."""
-
-    def __init__(self, pick: Picker, known: Sequence[Relation]) -> None:
-        self.pick = pick
-        self.sources = tuple(known)
-        self.known = list(known)
 
     def view(self, name: str) -> tuple[str, ViewOf]:
         """A view of any form, and the form."""
@@ -120,6 +92,12 @@ class Views:
             self.places,
             self.ranges,
             self.asof,
+            self.joined_queries,
+            self.joined_queries,
+            self.set_of_groups,
+            self.lateral,
+            self.correlated,
+            self.correlated,
         ]
         if any(each.kind == "stream" for each in self.known):
             forms += [self.windowed, self.windowed, self.by_offset]
@@ -146,7 +124,8 @@ class Views:
         if isinstance(query, SetOperation):
             other: Query = replace(query, left=self._filtered(query.left))
         elif isinstance(query, Having):
-            other = Having(replace(query.outer, where=self._expressions(query.outer.inputs).condition()))
+            values = self.expressions(query.outer.inputs, parts=False)
+            other = Having(replace(query.outer, where=values.condition()))
         else:
             other = self._filtered(query)
         return replace(view, query=other)
@@ -154,9 +133,9 @@ class Views:
     def _filtered(self, block: Block) -> Block:
         if any(isinstance(each.of, Items) for each in block.inputs):
             return block
-        if not all(_has_rows_of_its_own(each.of) for each in block.inputs if isinstance(each.of, Block)):
+        if not all(has_rows_of_its_own(each.of) for each in block.inputs if isinstance(each.of, Block)):
             return block
-        return replace(block, where=self._where(self._expressions(block.inputs), percent=70))
+        return replace(block, where=self.where_of(self.expressions(block.inputs, parts=False), percent=70))
 
     def _asked(self, query: Query) -> Query:
         """The query, perhaps with its inner ones in WITH, and with QUALIFY."""
@@ -169,8 +148,8 @@ class Views:
         shown = [value for _, value in query.items]
         placed = any(isinstance(each, Aggregate) or (isinstance(each, Over) and each.how) for each in shown)
         if plain and not placed and self.pick.chance(15):
-            values = self._expressions(query.inputs)
-            over = self._over(values, (self._flat(values),), (self.pick.one(values.of(*_ORDERED)),))
+            values = self.expressions(query.inputs)
+            over = self.over_rows(values, (self.flat(values),), (self.pick.one(values.of(*ORDERED)),))
             asked = self.pick.one(["= 1", "<= 2", "> 1"]) if over.type in (INT, BIGINT) else "IS NOT NULL"
             query = replace(query, qualify=(over, asked))
         return query
@@ -190,285 +169,19 @@ class Views:
             return view  # a comparison with NULL is FALSE there
         return replace(view, query=replace(query, keys_are_there=True), errors="null", shared=False, ksql=True)
 
-    def plain(self) -> Block:
-        """A filter and a projection."""
-        made = self._input("a")
-        return self._projected((made,))
-
-    def joined(self) -> Block:
-        """Two inputs, of any kind of join, or three."""
-        return self._projected(self._joins(self.pick.one([2, 2, 2, 3])))
-
-    def grouped(self) -> Block:
-        """GROUP BY over one input."""
-        return self._grouped((self._input("a"),))
-
-    def grouped_join(self) -> Block:
-        """GROUP BY over a join."""
-        return self._grouped(self._joins(2))
-
-    def having(self) -> Having:
-        """GROUP BY with a HAVING, and values of groups, that can fail."""
-        groups = replace(self.pick.one([self.grouped, self.grouped, self.grouped_join])(), having="")
-        inputs = (Input("g", groups),)
-        values = self._expressions(inputs)
-        items: list[Value] = [*inputs[0].columns]
-        items += [values.any() for _ in range(self.pick.count(0, 1))]
-        return Having(Block(inputs, self._named(items), where=values.condition()))
-
-    def sets(self) -> Block:
-        """ROLLUP, CUBE or GROUPING SETS over one input."""
-        inputs = (self._input("a"),)
-        values = self._expressions(inputs)
-        flat = [self._flat(values) for _ in range(self.pick.count(1, 3))]
-        group = tuple(each for each in dict.fromkeys(flat) if columns_of(each)) or (inputs[0].columns[1],)
-        places = [f"{{{place}}}" for place in range(len(group))]
-        whole = ", ".join(places)
-        some = [", ".join(self.pick.some(places, 0, 2)) for _ in range(self.pick.count(1, 3))]
-        listed = ", ".join(f"({each})" for each in dict.fromkeys([*some, whole]))
-        written = self.pick.one([f"ROLLUP ({whole})", f"CUBE ({whole})", f"GROUPING SETS ({listed})"])
-        items: list[Value] = [*group, *(self._aggregate(values, lists=False) for _ in range(self.pick.count(1, 2)))]
-        if self.pick.chance(40):
-            items.append(Aggregate("GROUPING", self.pick.one(group), BIGINT))
-        return Block(inputs, self._named(items), None, self._where(values), group=group, sets=written)
-
-    def first_rows(self) -> Block:
-        """ORDER BY … LIMIT, and DISTINCT ON: by some expressions, then by all that is shown."""
-        inputs = (self._input("a"),) if self.pick.chance(60) else self._joins(2)
-        values = self._expressions(inputs)
-        items = list(dict.fromkeys(self._flat(values) for _ in range(self.pick.count(1, 3))))
-        by = [self._flat(values) for _ in range(self.pick.count(0, 2))]
-        by = [each for each in dict.fromkeys([*by, *items]) if columns_of(each)] or [inputs[0].columns[1]]
-        order = tuple((each, self.pick.one(["", " DESC", " NULLS LAST", " DESC NULLS FIRST"])) for each in by)
-        limit = f"LIMIT {self.pick.count(1, 4)}" + self.pick.one(["", "", " OFFSET 1"])
-        first_of = self.pick.count(1, min(2, len(by))) if self.pick.chance(35) else 0
-        return Block(
-            inputs,
-            self._named(items),
-            where=self._where(values),
-            order=order,
-            limit="" if first_of else limit,
-            first_of=first_of,
-        )
-
-    def joined_by_what_fails(self) -> Block:
-        """Two inputs, and ON with a side of an equality, or a further term, that can fail."""
-        left, right = self._input("a"), self._input("b")
-        one, other = self._expressions((left,)), self._expressions((right,))
-        equal = Call("=", (self._key(one), self._key(other)), BOOLEAN)
-        pairs = _pairs(left.columns, right.columns)
-        on: Expression = Call("=", self.pick.one(pairs), BOOLEAN) if pairs and self.pick.chance(30) else equal
-        if self.pick.chance(50):
-            on = Call("AND", (on, self._expressions((left, right)).computed()), BOOLEAN)
-        join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-        return self._projected((left, Input("b", right.of, join, on)))
-
-    def _key(self, values: Expressions) -> Expression:
-        """A whole number to join by."""
-        made = values.whole()
-        return made if made.type == INT and columns_of(made) else self.pick.one(values.of(INT))
-
-    def with_scalars(self) -> Block:
-        """Subqueries that stand for values, as they are and inside of what can fail."""
-        made = self._input("a")
-        other = self.pick.one(self.sources)
-        pairs = _pairs(made.columns, Input("z", other).columns)
-        of = [each for each in Input("z", other).columns if each.type == INT]
-        meet = ""
-        if pairs and self.pick.chance(60):
-            one, its = self.pick.one(pairs)
-            meet = f" WHERE {its.sql} = {one.sql}"
-        query = self.pick.one([("COUNT(*)", BIGINT), (f"MAX({self.pick.one(of).sql})", INT)])
-        scalar = Scalar("", "scalar", query[1], f"SELECT {query[0]} FROM {other.name} AS z{meet}")
-        values = Expressions(self.pick, [*made.columns, scalar])
-        items: list[Value] = [*self._columns((made,)), scalar]
-        items += [Call(self.pick.one(["/", "%", "+"]), (self.pick.one(values.of(INT)), scalar), scalar.type)]
-        return Block((made,), self._named(items), None, self._where(Expressions(self.pick, made.columns)))
-
-    def windowed(self) -> Block:
-        """GROUP BY over the windows of a stream."""
-        streams = [each for each in self.known if each.kind == "stream"]
-        source = Input("a", self.pick.one(streams))
-        made = self._grouped((source,), (self.pick.one(source.columns[1:3]),))
-        kind = self.pick.one(WINDOWS)
-        size = self.pick.one([2, 5, 60])
-        step = max(size // 2, 1) if kind == "HOPPING" else size
-        window = Window(kind, size, step, self.pick.one([None, 0, 2, 10]), self.pick.chance(25))
-        items = tuple((bound.name.lower(), bound) for bound in BOUNDS)
-        return replace(made, items=(*made.items, *items), having="", window=window)
-
-    def within(self) -> Block:
-        """A stream that is joined to a stream in time."""
-        streams = [each for each in self.known if each.kind == "stream"]
-        left, right = (Input(alias, self.pick.one(streams)) for alias in "ab")
-        pairs = _pairs(left.columns, right.columns)
-        join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-        on = Call("=", self.pick.one(pairs), BOOLEAN)
-        return self._projected((left, Input("b", right.of, join, on, self.pick.one([1, 5, 20]))))
-
-    def by_time(self) -> Block:
-        """GROUP BY a time, perhaps beside something else: rows that a backfill can tell apart."""
-        inputs = (self._input("a"),)
-        values = self._expressions(inputs)
-        times: list[Expression] = [*values.of(DATE, TIMESTAMP)]
-        group = (self.pick.one(times) if times else values.date_cast(),)
-        return self._grouped(inputs, group)
-
-    def distinct(self) -> Block:
-        """SELECT DISTINCT."""
-        inputs = (self._input("a"),)
-        values = self._expressions(inputs)
-        items = self._named([self._flat(values) for _ in range(self.pick.count(1, 2))])
-        return Block(inputs, items, where=self._where(values), distinct=True)
-
-    def over(self) -> Block:
-        """Window functions beside columns."""
-        inputs = (self._input("a"),)
-        values = self._expressions(inputs)
-        partition = tuple(self._flat(values) for _ in range(self.pick.count(0, 1)))
-        items: list[Value] = [*self._columns(inputs)]
-        for _ in range(self.pick.count(1, 2)):
-            order = tuple(values.pick.one(values.of(*_ORDERED)) for _ in range(self.pick.count(0, 1)))
-            items.append(self._over(values, partition, order))
-        return Block(inputs, self._named(items), where=self._where(values))
-
-    def _over(self, values: Expressions, partition: tuple[Expression, ...], order: tuple[Expression, ...]) -> Over:
-        function = self.pick.one(["COUNT", "MIN", "MAX", "SUM", *(("RANK", "DENSE_RANK") if order else ())])
-        if function in ("RANK", "DENSE_RANK"):
-            return Over(function, None, BIGINT, partition, order)
-        argument = self._summed(values) if function == "SUM" else self._ordered(values)
-        kind = {"COUNT": BIGINT, "SUM": BIGINT}.get(function, argument.type)
-        return Over(function, argument, kind, partition, order)
-
-    def places(self) -> Block:
-        """Window functions that ask for the place of a row, over an order in which only rows tie that are the same."""
-        inputs = (self._input("a"),)
-        columns = [each for each in inputs[0].columns if each.type in _ORDERED]
-        shown = self.pick.some(columns, 2, 4)
-        values = Expressions(self.pick, shown)
-        partition = tuple(self._flat(values) for _ in range(self.pick.count(0, 1)))
-        how = tuple(self.pick.one(["", "", " DESC", " NULLS LAST"]) for _ in shown)
-        items: list[Value] = [*shown]
-        for _ in range(self.pick.count(1, 3)):
-            items.append(replace(self._placed(values), partition=partition, order=tuple(shown), how=how))
-        qualify = None
-        if self.pick.chance(25):
-            qualify = (Over("ROW_NUMBER", None, BIGINT, partition, tuple(shown), how), self.pick.one(["= 1", "<= 2"]))
-        return Block(inputs, self._named(items), where=self._where(values), qualify=qualify)
-
-    def _placed(self, values: Expressions) -> Over:
-        """A call without its partition and order."""
-        function = self.pick.one(_OF_PLACES)
-        frame = self.pick.one(_FRAMES)
-        match function:
-            case "ROW_NUMBER":
-                return Over(function, None, BIGINT, (), ())
-            case "NTILE":
-                return Over(function, None, BIGINT, (), (), form=f"NTILE({self.pick.count(1, 3)})")
-            case "PERCENT_RANK" | "CUME_DIST":
-                return Over(function, None, DOUBLE, (), ())
-            case "LAG" | "LEAD":
-                argument: Expression = self._flat(values)
-                form = self.pick.one([f"{function}({{0}})", f"{function}({{0}}, 2)", f"{function}({{0}}, 0)"])
-                return Over(function, argument, argument.type, (), (), form=form)
-            case "FIRST_VALUE" | "LAST_VALUE" | "NTH_VALUE":
-                argument = self._flat(values)
-                form = f"{function}({{0}}{', 2' if function == 'NTH_VALUE' else ''})"
-                if function != "NTH_VALUE" and self.pick.chance(30):
-                    form = f"{function}({{0}} IGNORE NULLS)"
-                    frame = self.pick.one([each for each in _FRAMES if each.startswith("ROWS")])
-                return Over(function, argument, argument.type, (), (), frame=frame, form=form)
-            case "SUM":
-                return Over(function, self._summed(values), BIGINT, (), (), frame=frame)
-            case "COUNT":
-                return Over(function, self._ordered(values), BIGINT, (), (), frame=frame)
-            case _:
-                argument = self._ordered(values)
-                return Over(function, argument, argument.type, (), (), frame=frame)
-
-    def ranges(self) -> Block:
-        """Window functions over frames in RANGE, where rows tie."""
-        inputs = (self._input("a"),)
-        values = self._expressions(inputs)
-        partition = tuple(self._flat(values) for _ in range(self.pick.count(0, 1)))
-        items: list[Value] = [*self._columns(inputs)]
-        for _ in range(self.pick.count(1, 2)):
-            order = (self.pick.one(values.of(INT)),)
-            over = self._over(values, partition, order)
-            how = (self.pick.one(["", "", " DESC"]),)
-            frame = "" if "RANK" in over.function else self.pick.one(_RANGES)
-            items.append(replace(over, how=how, frame=frame))
-        return Block(inputs, self._named(items), where=self._where(values))
-
-    def items(self) -> Block:
-        """UNNEST of an array of a relation."""
-        of = self.pick.one([each for each in self.known if INTS in dict(each.columns).values()])
-        first = Input("a", of)
-        array = self.pick.one([each for each in first.columns if each.type == INTS])
-        items = Items(array, self.pick.chance(40))
-        join, on = self.pick.one([(",", None), ("CROSS JOIN", None), ("LEFT JOIN", Constant(True, BOOLEAN))])
-        inputs = (first, Input("u", items, join, on))
-        if self.pick.chance(30):
-            return self._grouped(inputs)
-        return self._projected(inputs)
-
-    def asof(self) -> Block:
-        """ASOF JOIN: the nearest row of a source by a number or a time, beside an equality."""
-        left, right = self._input("a"), Input("b", self.pick.one(self.sources))
-        pairs = _pairs(left.columns, right.columns)
-        near = [pair for pair in pairs if pair[0].type in (INT, BIGINT, DATE, TIMESTAMP)]
-        if not near or _joins_events(left.of):
-            return self.plain()
-        one, other = self.pick.one(near)
-        equal = self.pick.one([pair for pair in pairs if pair[1] != other] or pairs)
-        sign = self.pick.one([">=", ">=", ">", "<", "<="])
-        on = Call("AND", (Call("=", equal, BOOLEAN), Call(sign, (one, other), BOOLEAN)), BOOLEAN)
-        join = self.pick.one(["ASOF JOIN", "ASOF LEFT JOIN"])
-        return self._projected((left, Input("b", right.of, join, on)))
-
-    def in_windows(self) -> Block:
-        """TUMBLE and HOP over a source; Python has no time for some windows of the first and the last year."""
-        of = self.pick.one([each for each in self.sources if TIMESTAMP in dict(each.columns).values()])
-        time = self.pick.one([name for name, kind in of.columns if kind == TIMESTAMP])
-        size, step = self.pick.one([(5, None), (60, None), (3600, None), (5, 1), (60, 20), (3600, 3600)])
-        inputs = (Input("w", InWindows(of, time, size, step)),)
-        first = Subquery(f"w.{time} > TIMESTAMP '0002-01-01 00:00:00' AND w.{time} < TIMESTAMP '9998-01-01 00:00:00'")
-        if self.pick.chance(60):
-            bounds = [each for each in inputs[0].columns if each.name.startswith("window_")]
-            return replace(self._grouped(inputs, (self.pick.one(bounds),)), first=first)
-        return self._projected(inputs, first)
-
-    def by_offset(self) -> Block:
-        """Aggregates of the first and of the last event of a group."""
-        streams = [each for each in self.sources if each.kind == "stream"]
-        if not streams:
-            return self.grouped()
-        made = self._grouped((Input("a", self.pick.one(streams)),))
-        values = self._expressions(made.inputs)
-        items: list[Value] = [value for _, value in made.items]
-        for _ in range(self.pick.count(1, 2)):
-            argument = values.any()
-            function, arg = self.pick.one([("LATEST", "MAX"), ("EARLIEST", "MIN")])
-            if self.pick.chance(75):
-                form, by_order = f"{function}_BY_OFFSET({{0}})", f"ARG_{arg}({{0}}, {{1}})"
-            else:  # with NULLs for values
-                form, by_order = f"{function}_BY_OFFSET({{0}}, FALSE)", f"ARG_{arg}_NULL({{0}}, {{1}})"
-            items.append(Aggregate(f"{function}_BY_OFFSET", argument, argument.type, form=form, by_order=by_order))
-        return replace(made, items=self._named(items))
-
     def set_operation(self) -> SetOperation:
         """Two branches whose columns have the same types."""
-        inputs = (self._input("a"),), (self._input("b"),)
-        left, right = (self._expressions(each) for each in inputs)
+        inputs = (self.input("a"),), (self.input("b"),)
+        left, right = (self.expressions(each) for each in inputs)
         sides: list[list[Value]] = [[], []]
         for _ in range(self.pick.count(1, 3)):
-            one = self._flat(left)
+            one = self.flat(left)
             while one.type in (TIME, BYTES):  # NULL of those is not the same text to DuckDB
-                one = self._flat(left)
+                one = self.flat(left)
             sides[0].append(one)
-            sides[1].append(self._like(right, one.type))
+            sides[1].append(self.like(right, one.type))
         blocks = [
-            Block(each, self._named(items), where=self._where(values))
+            Block(each, self.named(items), where=self.where_of(values))
             for each, items, values in zip(inputs, sides, (left, right), strict=True)
         ]
         operator = self.pick.one(["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL"])
@@ -476,10 +189,10 @@ class Views:
 
     def semi(self) -> Block:
         """IN, EXISTS and their negations, beside what fails."""
-        inputs = (self._input("a"),)
+        inputs = (self.input("a"),)
         other = self.pick.one(self.sources)
         inner = Input("z", other)
-        pairs = _pairs(inputs[0].columns, inner.columns)
+        pairs = pairs_of(inputs[0].columns, inner.columns)
         one, its = self.pick.one(pairs) if pairs else (inputs[0].columns[1], inner.columns[1])
         made = self.pick.one(
             [
@@ -489,143 +202,112 @@ class Views:
                 f"NOT EXISTS (SELECT 1 FROM {other.name} AS z WHERE {its.sql} = {one.sql})",
             ]
         )
-        return self._projected(inputs, first=Subquery(made))
+        return self.projected(inputs, first=Subquery(made))
 
     def nested(self) -> Block:
         """A query over a query in brackets; every column of the inner one is used."""
         inner = self.pick.one([self.plain, self.grouped, self.distinct, self.joined])()
         inputs = (Input("d", inner),)
-        values = self._expressions(inputs)
+        values = self.expressions(inputs)
         items: list[Value] = [*inputs[0].columns, values.any()]
-        where = self._where(values, percent=20)
-        return Block(inputs, self._named(items), where=where if _has_rows_of_its_own(inner) else None)
+        where = self.where_of(values, percent=20)
+        return Block(inputs, self.named(items), where=where if has_rows_of_its_own(inner) else None)
 
-    def _projected(self, inputs: tuple[Input, ...], first: Expression | Subquery | None = None) -> Block:
-        values = self._expressions(inputs)
-        items: list[Value] = [*self._columns(inputs)]
-        items += [values.any() for _ in range(self.pick.count(1, 2))]
-        return Block(inputs, self._named(items), first, self._where(values))
+    def joined_queries(self) -> Block:
+        """A join of which one side at least is a query with rows of its own, or the same one on both sides."""
+        left = Input("a", self._query())
+        of = self.pick.one([left.of, self._query(), self.pick.one(self.known), self.pick.one(self.known)])
+        inputs = [left, Input("b", of)]
+        if self.pick.chance(40):
+            inputs.reverse()
+        left, right = Input("a", inputs[0].of), Input("b", inputs[1].of)
+        pairs = pairs_of(left.columns, right.columns)
+        if not pairs:
+            return self.projected((left, Input("b", right.of, "CROSS JOIN")))
+        on: Expression = Call("=", self.pick.one(pairs), BOOLEAN)
+        if self.pick.chance(20):
+            both = [*left.columns, *right.columns]
+            on = Call("AND", (on, Expressions(self.pick, both, fails=False).comparison()), BOOLEAN)
+        join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        second = Input("b", right.of, join, on)
+        return self.grouped_by((left, second)) if self.pick.chance(40) else self.projected((left, second))
 
-    def _grouped(self, inputs: tuple[Input, ...], first: tuple[Expression, ...] = ()) -> Block:
-        values = self._expressions(inputs)
-        more = [self._flat(values) for _ in range(self.pick.count(0, 1 if first else 2))]
-        group = tuple(each for each in dict.fromkeys([*first, *more]) if columns_of(each))  # no constants
-        items: list[Value] = [*group]
-        for _ in range(self.pick.count(1, 3)):
-            items.append(self._aggregate(values, lists=bool(group)))
-        having = self.pick.one(["", "", "COUNT(*) > 1", "COUNT(*) < 3"]) if group else ""
-        return Block(inputs, self._named(items), None, self._where(values), group=group or None, having=having)
-
-    def _aggregate(self, values: Expressions, *, lists: bool) -> Aggregate:
-        """A call; `lists`: also ARRAY_AGG, which is empty over no rows and not NULL."""
-        made = self._unfiltered(values)
-        while made.function == "ARRAY_AGG" and not lists:
-            made = self._unfiltered(values)
-        if made.function == "ARRAY_AGG" or self.pick.chance(75):  # it takes NULLs
-            return made
-        return replace(made, filter=values.condition())
-
-    def _unfiltered(self, values: Expressions) -> Aggregate:
-        function = self.pick.one(["COUNT", "COUNT", "SUM", "MIN", "MAX", "AVG", "BIT", "ARRAY_AGG", "STRING_AGG"])
-        if function == "AVG":
-            return Aggregate("AVG", self._summed(values), DOUBLE)
-        if function == "BIT":
-            bits = values.whole()
-            return Aggregate(self.pick.one(["BIT_AND", "BIT_OR", "BIT_XOR"]), bits, bits.type)
-        if function == "ARRAY_AGG":
-            return Aggregate("ARRAY_AGG", self._summed(values), "ARRAY<INT>", form="ARRAY_AGG({0} ORDER BY {0})")
-        if function == "STRING_AGG":
-            return Aggregate("STRING_AGG", values.text(), VARCHAR, form="STRING_AGG({0}, ';' ORDER BY {0})")
-        if function == "COUNT":
-            argument = self.pick.one([None, values.any()])
-            distinct = argument is not None and argument.type in _ORDERED and self.pick.chance(30)
-            return Aggregate("COUNT", argument, BIGINT, distinct)
-        argument = self._summed(values) if function == "SUM" else self._ordered(values)
-        return Aggregate(function, argument, BIGINT if function == "SUM" else argument.type)
-
-    def _summed(self, values: Expressions) -> Expression:
-        """An INT: the sum of so few cannot leave BIGINT."""
-        made = values.whole()
-        columns = values.of(INT)
-        return made if made.type == INT else self.pick.one(columns) if columns else Constant(1, INT)
-
-    def _ordered(self, values: Expressions) -> Expression:
-        """A value that MIN and MAX take."""
-        made = values.any()
-        return made if made.type in _ORDERED or is_number(made.type) else self.pick.one(values.of(*_ORDERED))
-
-    def _flat(self, values: Expressions) -> Expression:
-        """A value that rows are grouped by: of no nested type."""
-        made = values.any()
-        return made if made.type not in _NESTED else self.pick.one(values.of(INT, VARCHAR))
-
-    def _like(self, values: Expressions, kind: str) -> Expression:
-        """A value of a type: a column of it, or NULL."""
-        for _ in range(4):
-            made = values.any()
-            if made.type == kind:
+    def _query(self) -> Block:
+        """A query in FROM with rows of its own, and a column to join by."""
+        while True:
+            made = self.pick.one([self.grouped, self.grouped, self.grouped_join, self.distinct, self.by_time])()
+            if any(kind in ORDERED for _, kind in made.types):
                 return made
-        columns = values.of(kind)
-        return self.pick.one(columns) if columns else Constant(None, kind)
 
-    def _where(self, values: Expressions, percent: int = 35) -> Expression | None:
-        return values.condition() if self.pick.chance(percent) else None
+    def lateral(self) -> Block:
+        """For each row the first rows of a source that meet it, or what they add up to."""
+        left = self.input("a")
+        of = self.pick.one(self.sources)
+        other = Input("z", of)
+        pairs = pairs_of(left.columns, other.columns)
+        if not pairs:
+            return self.plain()
+        one, its = self.pick.one(pairs)
+        meet: list[Expression] = [Call("=", (its, one), BOOLEAN)]
+        values = Expressions(self.pick, other.columns, fails=False)
+        if self.pick.chance(30):
+            meet.append(
+                self.pick.one([values, Expressions(self.pick, [one, *other.columns], fails=False)]).comparison()
+            )
+        flat = [each for each in other.columns if each.type in ORDERED]
+        shown = self.pick.some(flat, 1, 2)
+        if self.pick.chance(40):
+            counted = [("COUNT(*)", BIGINT), *((f"MAX({each.sql})", each.type) for each in shown)]
+            lateral = Lateral(of, tuple(counted), tuple(meet))
+        else:
+            order = ", ".join(f"{each.sql}{self.pick.one(['', ' DESC'])}" for each in shown)
+            lateral = Lateral(
+                of,
+                tuple((each.sql, each.type) for each in shown),
+                tuple(meet),
+                f" ORDER BY {order} LIMIT {self.pick.count(1, 3)}",
+            )
+        join, on = self.pick.one([(",", None), ("CROSS JOIN", None), ("LEFT JOIN", Constant(True, BOOLEAN))])
+        inputs = (left, Input("l", lateral, join, on))
+        return self.grouped_by(inputs) if self.pick.chance(30) else self.projected(inputs)
 
-    def _input(self, alias: str) -> Input:
-        return Input(alias, self.pick.one(self.known))
+    def correlated(self) -> Block:
+        """Conditions over subqueries that read the row around them, in queries of several forms."""
+        inputs = (self.input("a"),) if self.pick.chance(60) else self.joins(2)
+        columns = self.pick.one(inputs).columns  # of several inputs only equalities are taken
+        asked = Subqueries(self.pick, self.sources, columns).condition()
+        made = self.grouped_by(inputs) if self.pick.chance(35) else self.projected(inputs)
+        return replace(made, first=Subquery(asked))
 
-    def _joins(self, count: int) -> tuple[Input, ...]:
-        made = [self._input("a")]
-        for alias in "bc"[: count - 1]:
-            right = self._input(alias)
-            join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-            commas = [place for place, each in enumerate(made) if each.join == ","]
-            # A comma binds less than JOIN: ON does not read what stands before it.
-            seen = made[commas[-1] :] if commas and join in ("RIGHT JOIN", "FULL JOIN") else made
-            pairs = _pairs([column for each in seen for column in each.columns], right.columns)
-            if not pairs:
-                break
-            if self.pick.chance(8):
-                made.append(Input(alias, right.of, self.pick.one(["CROSS JOIN", ","])))
-                continue
-            on: Expression = Call("=", self.pick.one(pairs), BOOLEAN)
-            if self.pick.chance(20):
-                both = [column for each in (*seen, right) for column in each.columns]
-                on = Call("AND", (on, Expressions(self.pick, both, fails=False).comparison()), BOOLEAN)
-            made.append(Input(alias, right.of, join, on))
-        return tuple(made)
-
-    def _columns(self, inputs: Sequence[Input]) -> list[Column]:
-        """Some columns; of each input the first."""
-        columns = [column for each in inputs for column in each.columns]
-        chosen = [each.columns[0] for each in inputs]
-        return [*chosen, *(each for each in self.pick.some(columns, 0, 2) if each not in chosen)]
-
-    def _expressions(self, inputs: Sequence[Input]) -> Expressions:
-        return Expressions(self.pick, [column for each in inputs for column in each.columns])
-
-    def _named(self, values: Sequence[Value]) -> tuple[tuple[str, Value], ...]:
-        return tuple((f"c{place}", value) for place, value in enumerate(values))
-
-
-def _has_rows_of_its_own(inner: Block) -> bool:
-    """False for a query that only filters and projects: it is one with that around it, whose WHERE counts first."""
-    return inner.distinct or inner.group is not None
+    def set_of_groups(self) -> SetOperation:
+        """Two branches with GROUP BY, or one with it and one without."""
+        left = self.grouped_by((self.input("a"),))
+        flat = [(name, value) for name, value in left.items if value.type not in NESTED]
+        left = replace(left, items=tuple((f"c{place}", value) for place, (_, value) in enumerate(flat)))
+        inputs = (self.input("b"),)
+        values = self.expressions(inputs)
+        keys = tuple(self.like(values, each.type) for each in left.group or ())
+        if not keys or not all(map(columns_of, keys)) or {each.type for each in keys} & {TIME, BYTES}:
+            return self.set_operation()
+        items: list[Value] = [*keys]
+        grouped = self.pick.chance(70)
+        for _, value in left.items[len(keys) :]:
+            argument = self.like(values, value.type)
+            if not grouped:
+                items.append(argument)
+            elif value.type == BIGINT and self.pick.chance(60):
+                items.append(Aggregate("COUNT", None, BIGINT))
+            elif value.type in ORDERED:
+                items.append(Aggregate(self.pick.one(["MIN", "MAX"]), argument, value.type))
+            else:
+                items.append(Constant(None, value.type))
+        right = Block(inputs, self.named(items), where=self.where_of(values), group=keys if grouped else None)
+        operator = self.pick.one(["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL", "INTERSECT ALL"])
+        sides = [left, right] if self.pick.chance(60) else [right, left]
+        return SetOperation(operator, *sides)
 
 
 def _can_be_read(view: ViewOf) -> bool:
     """True if the grammar finds the types that it looks for, and rows can be told apart: pairs of events cannot."""
     types = [kind for _, kind in view.query.types]
-    return INT in types and VARCHAR in types and len(types) > 2 and not _joins_events(view.query)
-
-
-def _joins_events(query: Query | From) -> bool:
-    """True if its rows may be pairs of events."""
-    if not isinstance(query, Block) or query.group is not None or query.distinct:
-        return False
-    return len(query.inputs) > 1 or any(_joins_events(each.of) for each in query.inputs)
-
-
-def _pairs(left: Sequence[Column], right: Sequence[Column]) -> list[tuple[Column, Column]]:
-    """The columns of both sides that can be equal."""
-    return [(one, other) for one in left for other in right if one.type == other.type and one.type in _ORDERED]
+    return INT in types and VARCHAR in types and len(types) > 2 and not joins_events(view.query)

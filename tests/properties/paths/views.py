@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from tests.properties.paths.expressions import Call, Column, Constant, Expression, Shown, can_fail, text
-from tests.properties.paths.values import BIGINT, INT, TIMESTAMP
+from tests.properties.paths.values import BIGINT, INT, INTS, MAP, STRUCT, TIMESTAMP, VARCHAR
 
 Policy = Literal["dead_letter", "stop", "null"]
 POLICIES: Final[tuple[Policy, ...]] = ("dead_letter", "stop", "null")
@@ -65,7 +65,35 @@ class InWindows:
         return (*self.of.columns, ("window_start", TIMESTAMP), ("window_end", TIMESTAMP))
 
 
-From = Relation | Items | InWindows
+@dataclass(frozen=True)
+class Lateral:
+    """A query in FROM over one relation, computed for each row of the inputs before. It cannot fail.
+
+    Attributes:
+        shown: what it selects, with its type.
+        meet: the terms of its WHERE.
+        rest: what stands behind them.
+    """
+
+    of: Relation
+    shown: tuple[tuple[str, str], ...]
+    meet: tuple[Expression, ...]
+    rest: str = ""
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return tuple((f"l{place}", kind) for place, (_, kind) in enumerate(self.shown))
+
+    @property
+    def sql(self) -> str:
+        """In our language and in DuckDB alike."""
+        items = ", ".join(f"{each} AS l{place}" for place, (each, _) in enumerate(self.shown))
+        return (
+            f"LATERAL (SELECT {items} FROM {self.of.name} AS z WHERE {' AND '.join(map(text, self.meet))}{self.rest})"
+        )
+
+
+From = Relation | Items | InWindows | Lateral
 
 
 @dataclass(frozen=True)
@@ -104,13 +132,26 @@ class Subquery:
 
 @dataclass(frozen=True)
 class Scalar(Column):
-    """A subquery that stands for a value of a row. It cannot fail."""
+    """A subquery, or another text, that stands for a value of a row. It cannot fail."""
 
     query: str
 
     @property
     def sql(self) -> str:
         return f"({self.query})"
+
+
+def parts_in(column: Column) -> list[Scalar]:
+    """What a nested column is asked for: an item, a field, its length. NULL where there is none; it cannot fail."""
+    asked = {
+        INTS: [("{}[1]", INT), ("{}[-1]", INT), ("ARRAY_LENGTH({})", INT)],
+        MAP: [("{}['a']", INT), ("CARDINALITY({})", INT)],
+        STRUCT: [("{}.f", INT), ("{}.g", VARCHAR)],
+    }
+    return [
+        Scalar("", f"{column.alias}_{column.name}_{place}", kind, form.format(column.sql))
+        for place, (form, kind) in enumerate(asked.get(column.type, ()))
+    ]
 
 
 @dataclass(frozen=True)
@@ -471,6 +512,8 @@ def _input(each: Input, names: Mapping[Block, str]) -> str:
             of = each.of.name
         case Items():
             of, columns = items_text(each.of), f" ({', '.join(name for name, _ in each.of.columns)})"
+        case Lateral():
+            of = each.of.sql
         case InWindows():
             sizes = [each.of.size] if each.of.step is None else [each.of.step, each.of.size]
             parts = [each.of.of.name, each.of.time, *(f"INTERVAL '{size}' SECOND" for size in sizes)]
@@ -496,7 +539,7 @@ def relations_of(query: Query) -> set[str]:
         match each.of:
             case Block():
                 found |= relations_of(each.of)
-            case InWindows():
+            case InWindows() | Lateral():
                 found.add(each.of.of.name)
             case Relation():
                 found.add(each.of.name)
