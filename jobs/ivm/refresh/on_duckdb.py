@@ -180,13 +180,15 @@ class DuckDbRuntime(Runtime[str]):
             large.add(SELF)
         if not large:
             return
-        for number, lookup in plan_lookups(self._stage, _ENGINE, self._moved).needed(large):
+        plan = plan_lookups(self._stage, _ENGINE, self._moved)
+        for number, lookup in plan.needed(large):
             keys = self._over_inputs(lookup.keys)
             if SELF in keys:
                 keys = self._reading(keys, SELF, self._table.read(self._head.version, self._asked.get(SELF, ())).text)
             values = self._connection.sql(keys).to_arrow_table()
             self._connection.register(f"__keys{number}", values)
-            if lookup.relation in large:
+            # The keys of a relation that is scanned may be needed for those of another one.
+            if lookup.relation in large and lookup.relation not in plan.scanned:
                 self._asked.setdefault(lookup.relation, []).append(Keys(lookup.columns, values))
 
     def computed(self, text: str) -> pa.Table | None:

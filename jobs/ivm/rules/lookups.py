@@ -14,7 +14,9 @@ of it says by which key; otherwise it is scanned, and `Plan.scanned` says why:
 - an equality `a.x = b.y` of an inner join, or of a semi join, finds the rows of either side by those of the other;
 - that of a left or anti join finds the rows of the joined side. The rows left of it are found by its changed rows,
   to which its term is restricted;
-- a RIGHT or FULL join keeps rows that meet nothing.
+- of a RIGHT or FULL join of two inputs both sides are found by the join keys of the changed rows, as its term is
+  restricted; a row that changes on the right of a RIGHT join finds those left of it. In other places such a join keeps
+  rows that meet nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import chosen, computed_again, groups_computed_again
-from strandline.jobs.ivm.rules.delta_join import ctes, terms
+from strandline.jobs.ivm.rules.delta_join import ctes, equalities, terms
 from strandline.jobs.ivm.rules.stored import typed, value_of
 from strandline.jobs.model.stage import (
     AggregateStage,
@@ -50,6 +52,7 @@ from strandline.state_store.tablespec import STATE
 
 SELF: Final = "self_old"
 _SAME: Final = "IS NOT DISTINCT FROM"
+_PADDING: Final = ("right", "full")
 _TOUCHED: Final = "__touched"
 """The changed rows of the input that a term is restricted by; the input itself is read as it was, or is."""
 
@@ -215,6 +218,8 @@ class _Walk:
     names: Mapping[str, str]
     engine: Engine
     touched_by: str | None = None
+    unmatched_kept: bool = False
+    """Rows that meet nothing are kept by some join: those of no input can be found by the others'."""
     known: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """{alias: its rows as a relation of a FROM clause, and the look-ups that it reads}."""
 
@@ -222,8 +227,36 @@ class _Walk:
         """From the changed rows of an input."""
         restricting = self.touched_by is not None
         rows = f"{self.engine.name(f'delta_{alias}')} AS {self.engine.name(alias)}"
+        padding = [place for place, each in enumerate(self.core.inputs) if each.join in _PADDING]
+        if padding == [1] and restricting and alias in [each.alias for each in self.core.inputs[:2]]:
+            self._go_on(self._found_on_both_sides(alias, rows))
+            return
+        joined = [self.core.inputs[place] for place in padding]
+        if [each.alias for each in joined if each.join == "right"] != [alias] or restricting or len(joined) > 1:
+            self.unmatched_kept = bool(padding)
         self.known[_TOUCHED if restricting else alias] = rows, ()
         self._go_on(set() if restricting else {alias})
+
+    def _found_on_both_sides(self, alias: str, changes: str) -> set[str]:
+        """Find the rows of both inputs of a RIGHT or FULL join by the keys of the changed rows of one; both inputs.
+
+        Nothing else may find them: of a row of the one all rows of the other that it meets must be there.
+        """
+        first, second = self.core.inputs[:2]
+        pairs = equalities(second.on, second.alias) if second.on is not None else []
+        for each, side in ((first, 0), (second, 1)):
+            found = [
+                (name, lower(pair[alias == second.alias], self.engine.dialect))
+                for pair in pairs
+                for name in [_column_of(pair[side], each.alias)]
+                if name is not None and _stored(each.relation, name) is not None
+            ]
+            if found:
+                keys = f"SELECT DISTINCT {_numbered([value for _, value in found])} FROM {changes}"
+                self._found(each, [name for name, _ in found], keys, (), null_too=True)
+            else:
+                self.plan.scanned.setdefault(self.names[each.alias], "no equality of columns finds them")
+        return {first.alias, second.alias}
 
     def from_parts(self, parts: Sequence[Output], again: str) -> None:
         """From the values of groups or parts: of the columns of one input.
@@ -232,6 +265,7 @@ class _Walk:
             again: a SELECT of these values.
         """
         columns = {column.name: column.expression for column in self.core.columns}
+        padded = any(each.join in _PADDING for each in self.core.inputs)
         for each in self.core.inputs:
             found = [
                 (part.name, name)
@@ -240,7 +274,7 @@ class _Walk:
                 if name is not None and _stored(each.relation, name) is not None
             ]
             nullable = each.join != "inner"
-            if found and not nullable and not self._keeps_unmatched:
+            if found and not nullable and not padded:
                 values = ", ".join(f"{self.engine.name(part)} AS k{place}" for place, (part, _) in enumerate(found))
                 keys = f"SELECT DISTINCT {values} FROM (\n{again}\n) AS __again"
                 self._found(each, [name for _, name in found], keys, (), null_too=True)
@@ -249,7 +283,7 @@ class _Walk:
         self.scan_rest(set(), "its groups are no columns of one input")
 
     def _go_on(self, done: set[str]) -> None:
-        while not self._keeps_unmatched:
+        while not self.unmatched_kept:
             best = max(self._next(done), key=lambda edges: len(edges), default=None)
             if best is None:
                 break
@@ -260,7 +294,7 @@ class _Walk:
             )
             self._found(each, [edge.name for edge in best], f"SELECT DISTINCT {values} FROM {source}", after)
             done.add(each.alias)
-        why = "a RIGHT or FULL join keeps rows that meet nothing" if self._keeps_unmatched else "no equality finds them"
+        why = "a RIGHT or FULL join keeps rows that meet nothing" if self.unmatched_kept else "no equality finds them"
         self.scan_rest(done, why)
 
     def _next(self, done: set[str]) -> Iterator[list[_Edge]]:
@@ -290,14 +324,25 @@ class _Walk:
         if target.table != each.alias:
             if each.alias == self.touched_by:
                 source = _TOUCHED
-            elif each.join not in ("inner", "semi"):
+            elif each.join not in ("inner", "semi", "right"):
                 return None
+        if not isinstance(value, exp.Column) and self._may_be_padded(source):
+            return None  # of a row of NULLs, which is none of the rows that are known, it may have a value
         found = next((i for i in self.core.inputs if i.alias == target.table), None)
         if found is None or _stored(found.relation, target.name) is None:
             return None
         if found.as_of and target.name not in found.relation.key:
             return None  # of a key's versions each needs the one after it
         return _Edge(target.table, target.name, source, value)
+
+    def _may_be_padded(self, alias: str) -> bool:
+        """True if some join puts NULLs in the place of a row of that input."""
+        places = [place for place, each in enumerate(self.core.inputs) if each.alias == alias]
+        return any(
+            each.join in ("left", "full") if place in places else each.join in _PADDING
+            for place, each in enumerate(self.core.inputs)
+            if places and place >= places[0]
+        )
 
     def _found(
         self, each: Input, names: Sequence[str], keys: str, after: tuple[int, ...], *, null_too: bool = False
@@ -317,10 +362,6 @@ class _Walk:
         for each in self.core.inputs:
             if each.alias not in done:
                 self.plan.scanned.setdefault(self.names[each.alias], why)
-
-    @property
-    def _keeps_unmatched(self) -> bool:
-        return any(each.join in ("right", "full") for each in self.core.inputs)
 
 
 def _numbered(values: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from strandline.jobs.ivm.refresh import on_duckdb
 from strandline.jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 from strandline.jobs.ivm.rules import stored
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.model.tables import TOMBSTONE
 from strandline.state_store.arrangements import Arrangements
 from strandline.state_store.delta import log, reader
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -29,6 +31,20 @@ CREATE MATERIALIZED VIEW large AS SELECT id FROM v WHERE x > 5;
 GROUPS = """
 CREATE STREAM v (id BIGINT KEY, town VARCHAR);
 CREATE MATERIALIZED VIEW towns AS SELECT town, COUNT(*) AS n FROM v GROUP BY town;
+"""
+
+
+JOINS = """
+CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, v INT) WITH (KAFKA_TOPIC = 't', PARTITIONS = 1);
+CREATE TABLE u (k BIGINT PRIMARY KEY, g VARCHAR, h VARCHAR) WITH (KAFKA_TOPIC = 'u', PARTITIONS = 1);
+CREATE TABLE x (k BIGINT PRIMARY KEY, h VARCHAR, z INT) WITH (KAFKA_TOPIC = 'x', PARTITIONS = 1);
+CREATE MATERIALIZED VIEW both_sides AS
+  SELECT t.k AS tk, u.k AS uk, t.g AS tg, u.g AS ug, v FROM t FULL JOIN u ON t.g = u.g AND t.v > 1;
+CREATE MATERIALIZED VIEW right_side AS SELECT t.k AS tk, u.k AS uk, v FROM t RIGHT JOIN u ON t.g = u.g;
+CREATE MATERIALIZED VIEW and_more AS
+  SELECT t.k AS tk, u.k AS uk, x.k AS xk, z FROM t FULL JOIN u ON t.g = u.g LEFT JOIN x ON u.h = x.h;
+CREATE MATERIALIZED VIEW of_none AS
+  SELECT t.k AS tk, u.k AS uk, x.k AS xk FROM t LEFT JOIN u ON t.g = u.g JOIN x ON COALESCE(u.h, 'a') = x.h;
 """
 
 
@@ -101,6 +117,39 @@ def test_touched_rows_are_looked_up_and_the_commit_says_so(settings: Settings, t
             assert ("2 rows looked up, 0 scanned" in str(second.reason)) == (name == "looking")
     assert found[0] == found[1]
     assert found[0][0] == [("Graz", 1), ("Linz", 1), ("Wien", 2), (None, 2)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_joins_that_keep_rows_which_meet_nothing_give_the_same_by_key(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(DuckDbRuntime, "_hold", lambda *_, **__: None)
+    arrangements = Arrangements(tmp_path / "arrangements", 1 << 30, fewest_rows=1, patience=1, largest_share=1000.0)
+    views = ("both_sides", "right_side", "and_more", "of_none")
+    found, said = [], []
+    for name, made in (("looking", arrangements), ("scanning", None)):
+        chance = random.Random(seed)
+        lake = ServedLake(settings.model_copy(update={"lake": tmp_path / name}), JOINS)
+        with DuckDBEngine("256MB", 1, made) as duckdb_engine:
+            for epoch in range(6):
+                for table in chance.sample(("t", "u", "x"), chance.randint(1, 3) if epoch else 3):
+                    lake.append(table, [_drawn(chance, table) for _ in range(chance.randint(1, 3) if epoch else 40)])
+                lake.refresh(duckdb_engine)
+        heads = [reader.head(lake.lake.table(view)) for view in views]
+        found.append([(rows(lake, view), head and head.record.digest) for view, head in zip(views, heads, strict=True)])
+        full = log.read_history(lake.lake.table("both_sides"), 1, heads[0].version if heads[0] else 1)
+        said.append(" ".join(str(each.record.reason) for each in full if each.record is not None))
+    assert found[0] == found[1]
+    assert "rows looked up" in said[0]
+    assert "rows looked up" not in said[1]
+
+
+def _drawn(chance: random.Random, table: str) -> dict[str, Any]:
+    """A new row, another one in its place, or none any more."""
+    words: tuple[str, str] = {"t": ("g", "v"), "u": ("g", "h"), "x": ("h", "z")}[table]
+    values = [chance.choice([*"abcdefgh", None]) if each in "gh" else chance.randint(0, 4) for each in words]
+    row = {"k": chance.randint(1, 30), **dict(zip(words, values, strict=True))}
+    return row if chance.random() < 0.8 else {"k": row["k"], **dict.fromkeys(words), TOMBSTONE: True}
 
 
 def test_what_is_computed_anew_of_few_rows_is_prepared(

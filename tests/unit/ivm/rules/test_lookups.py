@@ -55,6 +55,28 @@ def asked(made: Plan) -> set[tuple[str, ...]]:
             {("old_u", "g"), ("new_u", "h"), ("new_t", "g"), ("self_old", "h")},
         ),
         (
+            "SELECT t.k, u.g FROM t FULL JOIN u ON t.g = u.g",
+            ("t",),
+            {("old_t", "g"), ("new_t", "g"), ("old_u", "g"), ("self_old", "k", "g")},
+        ),
+        (
+            "SELECT t.k, u.g FROM t FULL JOIN u ON t.g = u.g",
+            ("u",),
+            {("new_t", "g"), ("old_u", "g"), ("new_u", "g"), ("self_old", "k", "g")},
+        ),
+        # With its sides the other way round it is a LEFT JOIN.
+        (
+            "SELECT t.k, u.g FROM t RIGHT JOIN u ON t.g = u.g",
+            ("t",),
+            {("new_u", "g"), ("old_t", "g"), ("new_t", "g"), ("self_old", "g", "k")},
+        ),
+        ("SELECT t.k, u.g FROM t RIGHT JOIN u ON t.g = u.g", ("u",), {("old_t", "g"), ("self_old", "g", "k")}),
+        (
+            "SELECT t.k, u.g, x.z FROM t FULL JOIN u ON t.g = u.g LEFT JOIN x ON u.h = x.h",
+            ("t",),
+            {("old_t", "g"), ("new_t", "g"), ("old_u", "g"), ("old_x", "h"), ("self_old", "k", "g")},
+        ),
+        (
             "SELECT k FROM t WHERE g IN (SELECT g FROM u)",
             ("__s0",),
             {("new_t", "g"), ("old___s0", "g"), ("new___s0", "g"), ("self_old", "k")},
@@ -78,7 +100,16 @@ def test_rows_are_asked_for_by_key(query: str, changed: tuple[str, ...], wanted:
         ("SELECT MAX(v) AS m FROM t", {"self_old", "new_t"}),
         ("SELECT COUNT(*) AS n FROM t", {"self_old"}),
         ("SELECT t.k, u.h FROM t JOIN u ON t.v < u.w", {"new_t", "old_u"}),
-        ("SELECT t.k, u.g FROM t FULL JOIN u ON t.g = u.g", {"old_t", "new_t", "old_u", "new_u"}),
+        (
+            "SELECT t.k, u.g, x.z FROM t JOIN x ON t.v = x.z FULL JOIN u ON t.g = u.g",
+            {"old_t", "new_t", "old_x", "new_x", "old_u", "new_u"},
+        ),
+        ("SELECT t.k, u.g FROM t FULL JOIN u ON t.v < u.w", {"old_t", "new_t", "old_u", "new_u"}),
+        # Of a row of `t` that meets no `u` it may be the key of one of `x`.
+        (
+            "SELECT t.k, x.z FROM t LEFT JOIN u ON t.g = u.g JOIN x ON COALESCE(u.h, 'a') = x.h",
+            {"new_t", "new_u", "old_x"},
+        ),
         ("SELECT UPPER(g) AS g, MAX(v) AS m FROM t GROUP BY UPPER(g)", {"new_t"}),
         ("SELECT u.h, MAX(t.v) AS m FROM t LEFT JOIN u ON t.g = u.g GROUP BY u.h", {"new_t", "new_u"}),
     ],
