@@ -4,7 +4,8 @@ The commits count whoever made them: the command line, a server, another machine
 killed before it could report.
 
     commits of a table since the version that was told last ──> one materialization of each asset of the table
-    a view's state (held, stopped, damaged) that changed     ──> an evaluation of its check `state`
+    a view's state (held, stopped, damaged) that changed,    ──> an evaluation of its check `state`
+    or is that of a version which was just told
 
 The lake is the only truth. The cursor merely spares looking twice: what was told last of a table is the version in its
 last materialization. A table of a pipeline that a run of Dagster's is at work on is left to that run until it ends.
@@ -173,16 +174,13 @@ def _events(
         if number and time.monotonic() - began > _TICK_SECONDS:
             cursor.first = name
             return
-        if name in shown:
-            yield from _of_table(lake, instance, name, shown[name], cursor)
-            if (
-                name in logs
-                and name not in cursor.told
-                and delta_log.newest_version(lake.table(logs[name])) is not None
-            ):
-                yield from _of_none(instance, name, shown[name], cursor)
+        rows = list(_of_table(lake, instance, name, shown[name], cursor)) if name in shown else []
+        yield from rows
+        log_of = logs.get(name) if name in shown and name not in cursor.told else None
+        if log_of is not None and delta_log.newest_version(lake.table(log_of)) is not None:
+            yield from _of_none(instance, name, shown[name], cursor)
         if name in views:
-            yield from _of_state(name, views[name], hindrances, cursor)
+            yield from _of_state(name, views[name], hindrances, cursor, anew=bool(rows))
 
 
 def _of_table(
@@ -226,10 +224,14 @@ def _of_none(
             )
 
 
-def _of_state(view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Cursor) -> Iterator[dg.AssetCheckEvaluation]:
+def _of_state(
+    view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Cursor, *, anew: bool
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """The check `state`: when it is another than before, and `anew` with each version of the view that is told, since
+    Dagster shows a check as not evaluated that is older than its asset's materialization."""
     found = hindrances.of(view)
     state = "goes on" if found is None else f"{found.state}: {found.why}"
-    if cursor.states.get(view, "goes on") != state:
+    if anew or cursor.states.get(view, "goes on") != state:
         cursor.states[view] = state
         yield evaluation_of(state_verdict(found), key)
 
