@@ -39,6 +39,7 @@ def row_values(node: exp.Expr) -> list[exp.Expr]:
 # anything else                           SELECT * FROM (…) AS v (a, b)
 
 _INSIDE = "named"
+_PLACE = "column_"
 
 
 def with_names(query: exp.Query, names: Sequence[str]) -> exp.Query:
@@ -52,6 +53,14 @@ def with_names(query: exp.Query, names: Sequence[str]) -> exp.Query:
     alias = exp.TableAlias(this=identifier(_INSIDE), columns=[identifier(name) for name in names])
     inner = exp.Subquery(this=query, alias=alias)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=inner))
+
+
+def told_apart(query: exp.Query) -> exp.Query:
+    """The query, for who reads its columns by their places: where a SELECT shows one twice, with names for all."""
+    items = query.expressions if isinstance(query, exp.Select) else []
+    said = [each.alias or each.sql() for each in items if each.alias_or_name]
+    names = [f"{_PLACE}{place}" for place, _ in enumerate(items, 1)]
+    return with_names(query.copy(), names) if len(set(said)) < len(said) and can_be_named(query, names) else query
 
 
 def can_be_named(select: exp.Expr, names: Sequence[str]) -> bool:

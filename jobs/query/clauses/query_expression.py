@@ -42,7 +42,7 @@ from strandline.jobs.query.expressions.casts import widened
 from strandline.jobs.query.expressions.scope import Typed, column
 from strandline.jobs.query.logical import Block, From, Query, Recursion, SetOperation, outputs_of, relations_of
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.trees import identifier
+from strandline.jobs.sql.trees import identifier, told_apart
 
 Operation = Literal["union all", "union", "intersect", "except", "intersect all", "except all"]
 Columns = tuple[tuple[str, SqlType], ...]
@@ -239,7 +239,8 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
                 continue
         if cte.args.get("levels") is not None:
             raise InvalidQuery(f"MAX RECURSION LEVEL: '{cte.alias}' does not read itself").placed(*position_of(cte))
-        query = context.read(cte.this, inner)
+        named = len(cte.args["alias"].args.get("columns") or ()) == len(cte.this.selects)
+        query = context.read(told_apart(cte.this) if named else cte.this, inner)
         found[cte.alias] = renamed(query_part(cte.alias, cte.alias, query), cte, context) or query
     return replace(context, queries={**context.queries, **found})
 

@@ -31,7 +31,7 @@ from strandline.jobs.query.inputs import FromItem, Inputs, columns_equated, conj
 from strandline.jobs.query.logical import Block, From, Query, grows_by_groups, one_row, outputs_of
 from strandline.jobs.query.subquery_values import existing, is_quantified, member, membership, quantified
 from strandline.jobs.sql.dialect import position_of, sql_of
-from strandline.jobs.sql.trees import conjuncts, identifier, row_values
+from strandline.jobs.sql.trees import conjuncts, identifier, row_values, told_apart
 
 _MEMBER = "__member"
 
@@ -148,21 +148,24 @@ class Subqueries:
                     f" {sql_of(query)}"
                 ).placed(*position_of(query))
 
-    def _query(self, tree: exp.Expr) -> Query:
+    def _query(self, tree: exp.Expr, *, by_place: bool = False) -> Query:
+        """A subquery; `by_place`: nobody reads its columns by their names."""
         while isinstance(tree, exp.Subquery):
             tree = tree.this
+        if by_place and isinstance(tree, exp.Query):
+            tree = told_apart(tree)
         return self._context.read(tree, self._context.within(self._inputs, self._padded))
 
     def _alias(self) -> str:
         return f"{self._named}{len(self.froms)}"
 
     def _exists(self, node: exp.Expr, negated: bool) -> None:
-        inner = lifted(self._query(node.this), self._alias(), self._inputs, self._padded)
+        inner = lifted(self._query(node.this, by_place=True), self._alias(), self._inputs, self._padded)
         self._join(inner, inner.on, "anti" if negated else "semi")
 
     def _in(self, node: exp.Expr, negated: bool) -> None:
         values = self._values_before(node)
-        query = self._query(node.args["query"])
+        query = self._query(node.args["query"], by_place=True)
         if len(outputs_of(query)) != len(values):
             wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
             raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(outputs_of(query))}: {sql_of(node)}")

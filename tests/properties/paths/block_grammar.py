@@ -361,12 +361,11 @@ class Blocks:
         return Block(inputs, self.named(items), None, self.where_of(values), group=group or None, having=having)
 
     def aggregate(self, values: Expressions, *, lists: bool) -> Aggregate:
-        """A call; `lists`: also ARRAY_AGG, which is empty over no rows and not NULL, and COUNT_IF, which is 0."""
+        """A call; `lists`: also ARRAY_AGG, which is empty over no rows and not NULL."""
         made = self._unfiltered(values)
-        over_rows = ("ARRAY_AGG", "COUNT_IF")
-        while made.function in over_rows and not lists:
+        while made.function == "ARRAY_AGG" and not lists:
             made = self._unfiltered(values)
-        if made.function in over_rows or self.pick.chance(75):  # ARRAY_AGG takes NULLs
+        if made.function in ("ARRAY_AGG", "COUNT_IF") or self.pick.chance(75):  # ARRAY_AGG takes NULLs
             return made
         return replace(made, filter=values.condition())
 

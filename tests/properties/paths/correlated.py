@@ -57,7 +57,7 @@ class Subqueries:
     def _among(self, pair: tuple[Column, Column], other: tuple[Column, Column]) -> str:
         (one, its), (again, also) = pair, other
         where = f" WHERE {self._meet(other)}" if self.pick.chance(60) else ""
-        if self.pick.chance(25) and also != its:
+        if self.pick.chance(25) and other != pair:
             return f"({one.sql}, {again.sql}) IN (SELECT {its.sql}, {also.sql} {self._from})"
         return f"{one.sql} {self._negated()}IN (SELECT {its.sql} {self._from}{where})"
 

@@ -90,6 +90,7 @@ class Oracle:
         self._tables = 0
         self._db.execute("SET TimeZone = 'UTC'; SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         self._db.execute(f"CREATE SCHEMA {_SCHEMA}; USE {_SCHEMA}")
+        self._db.execute("CREATE MACRO count_if(x) AS count(*) FILTER (WHERE x)")  # DuckDB's is NULL where all x are
         for relation in relations:
             assert relation.kind != "view"
             times = [(TIME, pa.int64()), (NOW, pa.int64())] if relation.kind == "stream" else []

@@ -102,6 +102,11 @@ def test_a_value_has_one_row(session: Interpreter) -> None:
         "SELECT k, n - (SELECT MIN(v) AS m FROM u) AS m FROM t",
         "SELECT k, COUNT(*) AS m FROM s GROUP BY k HAVING SUM(v) >= (SELECT AVG(v) AS a FROM u)",
         "SELECT k, n IN (SELECT v FROM u) AS m FROM t",
+        # A column that a subquery shows twice: nobody reads it by its name.
+        "SELECT k FROM t WHERE (n, c) IN (SELECT v, v FROM u)",
+        "SELECT k FROM t WHERE (c, n) NOT IN (SELECT u.c, u.c FROM u JOIN t AS z ON z.k = u.k)",
+        "SELECT k FROM t WHERE EXISTS (SELECT v, v FROM u WHERE u.k = t.k GROUP BY v)",
+        "WITH q (k, b) AS (SELECT k, k FROM t) SELECT k, b FROM q",
     ],
 )
 def test_a_view_that_joins_the_same_query_has_the_same_rows(session: Interpreter, lake: LakeLayout, query: str) -> None:
