@@ -19,10 +19,10 @@ from strandline.jobs.model.settings import load_settings
 from strandline.jobs.model.tables import TOMBSTONE
 from strandline.jobs.publish.topic import published_views
 from strandline.jobs.run.refresh_views import refresh_all
-from strandline.jobs.run.schedule import maintained
+from strandline.jobs.run.schedule import maintained, tables_of
 from strandline.jobs.serve.query_engine import QueryEngine
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.commits import CommitRecord
+from strandline.state_store.commits import CommitRecord, ReachedNotes
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
 from tests.properties.paths.history import BEGIN
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.properties.paths.history import Event
 
 _SOURCES: Final = "sources"
+_WRITER: Final = "views"
 
 
 class ViewLake:
@@ -136,8 +137,12 @@ class ViewLake:
         spread: Spread | None = None,
     ) -> dict[str, StrandlineError]:
         """Bring every view to what has come; what failed, by table."""
-        context = RunContext(spark, self.lake, "views/1", duckdb_engine=duckdb_engine, spread=spread)
-        return refresh_all(context, self.levels, stopped).failures
+        context = RunContext(spark, self.lake, f"{_WRITER}/1", duckdb_engine=duckdb_engine, spread=spread)
+        done = refresh_all(context, self.levels, stopped)
+        # As a run does: a pull that joins a view with what it reads would be as old as the view's last change.
+        notes = ReachedNotes(self.lake, _WRITER, tables_of(self.levels))
+        notes.note({result.table for result in done.stages}, done.reached)
+        return done.failures
 
     def _add(self, view: ViewOf, session: Interpreter) -> None:
         """Define a view, with a topic if it may have one, and a partial one beside it if there may be one."""
