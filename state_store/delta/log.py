@@ -59,8 +59,12 @@ def commit_name(version: int) -> str:
 
 def has_turn(path: LakePath, version: int, every: int) -> bool:
     """True for one of so many versions of a table, and for another one of the next table: the epochs of many go
-    together, and what is done now and then for each of them would be done for all at once."""
-    return (version + crc32(path.name.encode())) % every == 0
+    together, and what is done now and then for each of them would be done for all at once.
+
+    The first is in the second half of so many: of a table that is looked at before there is anything to do, twice as
+    much would wait for the next time.
+    """
+    return (version + 1 + crc32(path.name.encode()) % (every // 2)) % every == 0
 
 
 def listed_commits(path: LakePath) -> list[int]:
