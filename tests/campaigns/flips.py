@@ -21,6 +21,8 @@ _KINDS: Mapping[str, str] = {
     "data file": r"tables/[^/]+/epoch-.+\.parquet",
     "deletion vector": r"tables/[^/]+/deletion_vector_[^/]+\.bin",
     "catalog file": r"catalog/[^/]+\.json",
+    "intent of a replacement": r"catalog/replacing/[^/]+\.json",
+    "intent of a drop": r"catalog/dropping/[^/]+\.json",
     "topic.json": r"topics/readings/topic\.json",
     "segment": r"topics/readings/\d{20}\.log",
     "registry file": r"registry/.+\.json",

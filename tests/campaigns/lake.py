@@ -5,6 +5,7 @@ readings     the event log of a stream: rows are only added
 sensors      a table's source: nothing has been ingested of it
 topics       readings: two partitions, segments for both and for one of them
 registry     two schemas, three versions of two subjects
+catalog      the intents of a replacement, of `placed`, and of a drop, of `counted`, that a kill has left
 beside       what servers and operators keep: see `beside`
 """
 
@@ -23,14 +24,19 @@ from unittest.mock import patch
 import pyarrow as pa
 from confluent_kafka.schema_registry import Schema
 
+from strandline.jobs.catalog.intents import DropIntent, Replacement, begin_drop, put_replacement
+from strandline.jobs.catalog.manifest import locked
 from strandline.jobs.catalog.relations import relation
 from strandline.jobs.ingest.event_logs import log_spec
 from strandline.jobs.ingest.formats.registry import LocalRegistry
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.definitions import Source, View
 from strandline.jobs.model.settings import load_settings
+from strandline.jobs.session.define.analyze import define
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.jobs.sql.statements import parse
+from strandline.jobs.sql.syntax import CreateView
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import STATE, TableSpec
@@ -52,6 +58,11 @@ _DEFINITIONS = """
     CREATE TABLE averages AS SELECT sensor, COUNT(*) AS n, AVG(reading) AS mean FROM readings GROUP BY sensor;
     CREATE TABLE placed AS SELECT a.sensor, a.mean, s.place->city AS city
         FROM averages a JOIN sensors s ON a.sensor = s.sensor;
+    CREATE TABLE counted AS SELECT n, COUNT(*) AS c FROM averages GROUP BY n;
+"""
+_NEXT = """
+    CREATE OR REPLACE TABLE placed AS SELECT a.sensor, a.mean, a.n, s.place->floors AS floors
+        FROM averages a JOIN sensors s ON a.sensor = s.sensor;
 """
 
 
@@ -70,6 +81,7 @@ def make_lake(root: Path, seed: int) -> LakeLayout:
         _topic(lake, drawn)
         _registry(lake)
         write_beside(lake)
+        _intents(session)  # last: the next change of the catalog would end the drop
     return lake
 
 
@@ -146,6 +158,16 @@ def _topic(lake: LakeLayout, drawn: random.Random) -> None:
                 for number in range(first, first + 10)
             ],
         )
+
+
+def _intents(session: Interpreter) -> None:
+    (statement,) = parse(_NEXT)
+    assert isinstance(statement, CreateView)
+    following = define(statement, session.catalog, "campaign")
+    assert isinstance(following, View)
+    with locked(session.lake.catalog):
+        put_replacement(Replacement(following, epoch=9), session.lake)
+        begin_drop(DropIntent("counted", ("counted",)), session.lake)
 
 
 def _registry(lake: LakeLayout) -> None:

@@ -114,10 +114,11 @@ def _of_catalog(lake: LakeLayout) -> Iterator[Question]:
 
 
 def _definitions(lake: LakeLayout) -> object:
-    """All definitions, once the pipeline may run. What is broken is told by name, and refused here."""
+    """All definitions, and those that are begun, once the pipeline may run. What is broken is told by name, and refused
+    here."""
     catalog = Catalog(lake)
     catalog.check_pipeline("campaign")
-    return list(catalog.definitions())
+    return list(catalog.definitions()), catalog.begun
 
 
 def _of_topic(lake: LakeLayout) -> Iterator[Question]:
