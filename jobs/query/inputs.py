@@ -175,7 +175,7 @@ class Inputs:
         holders = visible or holders
         if len(holders) == 1 and not (self.windowed and name in WINDOW_BOUNDS):
             return self._of_part(holders[0], name)
-        return self._unqualified(name, holders) or self._around(column)
+        return self._unqualified(name, holders) or self._elsewhere(column) or self._around(column)
 
     def words(self, node: exp.Expr) -> str:
         """Write an elaborated expression as a user would: without the alias if there is one input only."""
@@ -223,7 +223,7 @@ class Inputs:
         return Typed(node, sql_type)
 
     def _elsewhere(self, column: exp.Column) -> Typed | None:
-        """A column that is resolved already, in the nested query that it is read from."""
+        """A column that is resolved already: in the nested query that it is read from, or an item of UNNEST."""
         for part in self.parts:
             name = next((name for name, node in part.read.items() if node == column), None)
             if name is not None:

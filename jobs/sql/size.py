@@ -114,10 +114,14 @@ def check(tree: exp.Expr, limits: SizeLimits) -> None:
         if terms > limits.terms:
             what = f"{terms:,} terms between {top.key.upper()}, and {limits.terms:,} are the most of {limits.what}"
             raise NotSupported(what, hint="insert what is compared into a table, and join it")
-    size = parts - values + values // _VALUES_A_PART
-    if size > limits.parts:
+    check_parts(parts - values + values // _VALUES_A_PART, limits)
+
+
+def check_parts(number: int, limits: SizeLimits) -> None:
+    """Check the number of parts of a query. Raises NotSupported: it is too large."""
+    if number > limits.parts:
         raise NotSupported(
-            f"the query has {size:,} parts (names, constants, operators), and {limits.parts:,} are the most of "
+            f"the query has {number:,} parts (names, constants, operators), and {limits.parts:,} are the most of "
             f"{limits.what}",
             hint="select fewer columns, or put some of it into a view of its own",
         )

@@ -145,7 +145,7 @@ def place_of(node: exp.Expr) -> Place | None:
 def columns_in(node: exp.Expr) -> Iterator[exp.Column]:
     """The columns that an expression reads; the parameters of its lambdas are none."""
     for part in node.walk():
-        if isinstance(part, exp.Column) and not _is_parameter(part):
+        if isinstance(part, exp.Column) and not is_parameter(part):
             yield part
 
 
@@ -153,7 +153,7 @@ def replaced(node: exp.Expression, values: Mapping[Place, exp.Expression]) -> ex
     """A copy with other expressions where the columns of `values` stood; other columns stay. Marks stay too."""
 
     def change(part: exp.Expr) -> exp.Expr:
-        if not isinstance(part, exp.Column) or _is_parameter(part):
+        if not isinstance(part, exp.Column) or is_parameter(part):
             return part
         value = values.get((part.table, part.name))
         if value is None:
@@ -176,7 +176,7 @@ def replaced_call(over: AnalyticCall, values: Mapping[Place, exp.Expression]) ->
     return replace(over, arguments=arguments, order=order)
 
 
-def _is_parameter(column: exp.Column) -> bool:
+def is_parameter(column: exp.Column) -> bool:
     """True if a plain name is a parameter of a lambda that it stands in."""
     if column.table:
         return False

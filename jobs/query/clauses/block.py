@@ -37,6 +37,8 @@ from strandline.jobs.query.inputs import aliases, conjoined
 from strandline.jobs.query.logical import Block, From, OrderItem
 from strandline.jobs.query.pulled import order_items, read_order
 from strandline.jobs.sql.dialect import position_of, sql_of
+from strandline.jobs.sql.size import PULL, VIEW, check_parts
+from strandline.jobs.sql.trees import is_parameter
 
 
 def read_block(select: exp.Select, context: Context) -> Block:
@@ -117,6 +119,8 @@ class _Reader:
         self._analytic = AnalyticCalls(self._inputs, self._in_call, context.semantics)
         self._tables = TableFunctions()
         self._aliases: dict[str, Output] = {}
+        self._parts = 0
+        """Of all that names of the SELECT list have stood for: each may stand for the one before it twice."""
         self.shown = 0
         self.order: tuple[OrderItem, ...] = ()
 
@@ -125,17 +129,18 @@ class _Reader:
         if self._context.strict and self._context.kind is not None:
             check_select(self._select, self._inputs)
         where = self._where()
+        constants, pulls = self._context.semantics == "ksql", self._context.pulls
+        # To ksqlDB 1 is a value, and the names of the SELECT list are known to nothing in it, nor to GROUP BY.
+        mine = self._context.kind is None and not constants
         outputs = read_outputs(
             self._select,
             self._inputs,
             self._value,
             naming=self._naming,
             unnamed=self._context.unnamed,
+            named=self._note_alias if pulls or mine else lambda _: None,
             branch=self._context.branch,
         )
-        constants, pulls = self._context.semantics == "ksql", self._context.pulls
-        # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
-        mine = self._context.kind is None and not constants
         groups = read_groups(
             self._select, self._inputs, outputs, self._calls, self._before_groups, constants=constants, selected=mine
         )
@@ -216,14 +221,18 @@ class _Reader:
         if meant is not None:
             return infer(meant, self._inputs, self._in_call)
         found = self._subqueries.read(node, typed) or self._calls.read(node, typed)
-        return found or self._grouping(node, typed)
+        return found or self._grouping(node, typed) or self._alias_below(node)
 
     def _typed(self, node: exp.Expr) -> Typed:
         return infer(node, self._inputs, self._value)
 
     def _over_inputs(self, node: exp.Expr) -> Typed:
-        """An expression over the inputs that may have queries inside."""
-        return infer(node, self._inputs, self._subqueries.read)
+        """An expression over the inputs that may have queries inside, and names of the SELECT list."""
+        return infer(node, self._inputs, self._of_row)
+
+    def _of_row(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        found = self._subqueries.read(node, typed)
+        return found or self._alias_below(node, calls=False)
 
     def _before_groups(self, node: exp.Expression, typed: Infer) -> Typed | None:
         """A subquery, or the value that one stands for, of a row before it is grouped."""
@@ -233,15 +242,32 @@ class _Reader:
     def _grouping(self, node: exp.Expression, typed: Infer) -> Typed | None:
         return grouping_call(node, typed, grouped=self._select.args.get("group") is not None)
 
+    def _note_alias(self, output: Output) -> None:
+        self._aliases.setdefault(output.name, output)
+
     def _alias(self, node: exp.Expression) -> Typed | None:
-        """A name of the SELECT list, which QUALIFY may use unless an input has a column of that name."""
-        if not isinstance(node, exp.Column) or node.table or node.name not in self._aliases:
+        """A name of the SELECT list, which what follows may use unless an input has a column of that name."""
+        if not isinstance(node, exp.Column) or node.table or node.name not in self._aliases or is_parameter(node):
             return None
         try:
             return self._inputs.resolve(node)
         except UnknownName:
             found = self._aliases[node.name]
-            return Typed(found.expression.copy(), found.type)
+            self._parts += sum(1 for _ in found.expression.walk())
+            check_parts(self._parts, PULL if self._context.pulls else VIEW)
+            value = found.expression.copy()
+            return Typed(value if _stands_alone(value, node.parent) else exp.Paren(this=value), found.type)
+
+    def _alias_below(self, node: exp.Expression, *, calls: bool = True) -> Typed | None:
+        """The same inside a call, which takes what is computed before it: a value of the row, or an aggregate too."""
+        found = self._alias(node)
+        if found is None:
+            return None
+        items = {each.name for part in self._inputs.parts for each in part.read.values()}
+        # The value of a function OVER a window, and an item of EXPLODE, have no input before them.
+        of_rows = all(each.table or each.name in items for each in found.expression.find_all(exp.Column))
+        aggregated = any(self._calls.call_of(each) is not None for each in found.expression.walk())
+        return found if of_rows and (calls or not aggregated) else None
 
     def _where(self) -> exp.Expression | None:
         clause = self._select.args.get("where")
@@ -364,3 +390,16 @@ def repeats_rows(select: exp.Select) -> bool:
     sets = group is not None and (group.args.get("rollup") or group.args.get("cube") or group.find(*_SETS) is not None)
     calls = (node for item in select.expressions for node in item.find_all(exp.Anonymous))
     return bool(sets) or any(call.name in TABLE_FUNCTIONS for call in calls)
+
+
+def _stands_alone(value: exp.Expression, around: exp.Expr | None) -> bool:
+    """True if a value means the same without brackets in the place of a name."""
+    if isinstance(value, exp.Column | exp.Anonymous | exp.Literal | exp.Paren):
+        return True
+    if isinstance(around, exp.Predicate):
+        return isinstance(value, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod)
+    if isinstance(around, exp.Connector | exp.Not):
+        return isinstance(value, exp.Predicate)
+    return isinstance(around, exp.Paren) or not isinstance(
+        around, exp.Binary | exp.Unary | exp.Cast | exp.Bracket | exp.Dot
+    )

@@ -43,7 +43,14 @@ def is_reserved(name: str) -> bool:
 
 
 def read_outputs(
-    select: exp.Select, inputs: Inputs, hook: Aggregate, *, naming: Naming, unnamed: Unnamed, branch: bool = False
+    select: exp.Select,
+    inputs: Inputs,
+    hook: Aggregate,
+    *,
+    naming: Naming,
+    unnamed: Unnamed,
+    named: Callable[[Output], None],
+    branch: bool = False,
 ) -> tuple[Output, ...]:
     """Read the SELECT list into visible columns.
 
@@ -51,6 +58,7 @@ def read_outputs(
         hook: reads values that only the SELECT list can hold: aggregates, functions over windows, subqueries.
         naming: with `ksql` a column that several inputs have is prefixed, also when it is selected once.
         unnamed: whose names an expression gets that has none: `ksql_col_0`, …, or `count`, `sum`, `?column?`.
+        named: told of each item with a name of its own, before the next one is read.
         branch: a column that is NULL in every row keeps no type: the query is combined with others.
 
     Raises:
@@ -68,6 +76,8 @@ def read_outputs(
         found = infer(node.this if isinstance(node, exp.Alias) else node, inputs, hook)
         part = _part_of(node, found, inputs)
         items.append(Item(Output(name, found.expression, found.type), node, part))
+        if isinstance(node, exp.Alias):
+            named(items[-1].output)
     if prefix and any(isinstance(node, exp.Star) for node in select.expressions):
         items = [*_unseen_keys(select, inputs, names, items), *items]
     if not items:
