@@ -346,3 +346,48 @@ def _refused(join: exp.Join, what: str) -> NotSupported:
     return NotSupported(f"{what} is not supported: {sql_of(join)}", hint="WHERE [NOT] EXISTS (SELECT 1 FROM …)").placed(
         *position_of(join)
     )
+
+
+# Items of an array in the SELECT list, by whose name the query groups: they are rows before they are grouped.
+#
+#     SELECT UNNEST(t.tags) AS tag, COUNT(*) FROM t GROUP BY tag
+#     SELECT __g.item AS tag, COUNT(*) FROM t CROSS JOIN UNNEST(t.tags) AS __g (item) GROUP BY tag
+
+_ITEMS = "__g"
+
+
+def grouped_items(select: exp.Select) -> exp.Select:
+    """Rewrite an EXPLODE or UNNEST in the SELECT list by which the query groups as a join with the array's items.
+
+    Several of them, which would share their rows, stay where they are.
+    """
+    group, start = select.args.get("group"), select.args.get("from_")
+    if group is None or start is None:
+        return select
+    items = [item for item in select.expressions if isinstance(item, exp.Alias) and _groups_by(group, item, select)]
+    calls = {sql_of(each): each for item in items for each in item.find_all(exp.Anonymous) if _is_explode(each)}
+    if len(calls) != 1:
+        return select
+    ((text, found),) = calls.items()
+    made = select.copy()
+    item = exp.Column(this=identifier("item"), table=identifier(_ITEMS))
+    for node in [each for each in made.find_all(exp.Anonymous) if _is_explode(each) and sql_of(each) == text]:
+        if node.parent_select is made:
+            node.replace(item.copy())
+    alias = exp.TableAlias(this=identifier(_ITEMS), columns=[identifier("item")])
+    rows = exp.Table(this=call("UNNEST", *found.expressions), alias=alias)
+    made.append("joins", exp.Join(this=rows, kind="CROSS"))
+    return made
+
+
+def _is_explode(node: exp.Anonymous) -> bool:
+    return node.name.upper() in ("EXPLODE", "UNNEST")
+
+
+def _groups_by(group: exp.Expr, item: exp.Alias, select: exp.Select) -> bool:
+    place = str(select.expressions.index(item) + 1)
+    for node in group.expressions:
+        named = isinstance(node, exp.Column) and not node.table and node.name == item.alias
+        if named or (isinstance(node, exp.Literal) and node.name == place) or sql_of(node) == sql_of(item.this):
+            return True
+    return False

@@ -30,6 +30,7 @@ from strandline.jobs.query.clauses.over_windows import partitions_apart
 from strandline.jobs.query.clauses.record_key import with_key
 from strandline.jobs.query.clauses.select_list import Naming, TableFunctions, read_outputs
 from strandline.jobs.query.clauses.subqueries import Subqueries
+from strandline.jobs.query.desugar import grouped_items
 from strandline.jobs.query.expressions.infer import condition, infer
 from strandline.jobs.query.expressions.nested import TABLE_FUNCTIONS
 from strandline.jobs.query.expressions.scope import Infer, Typed
@@ -105,6 +106,8 @@ def _without_order(select: exp.Select, context: Context) -> exp.Select:
 class _Reader:
     def __init__(self, select: exp.Select, context: Context) -> None:
         select = with_subqueries_in_where(select)
+        if context.kind is None:
+            select = grouped_items(select)
         self._select = select
         self._context = context
         windowed = select.args.get("time_window") is not None
@@ -141,6 +144,9 @@ class _Reader:
             named=self._note_alias if pulls or mine else lambda _: None,
             branch=self._context.branch,
         )
+        if self._tables.found and self._select.args.get("group") is not None:
+            hint = "name the items, and group by the name; or explode in a subquery in FROM"
+            raise NotSupported("EXPLODE in a query that groups is not supported yet", hint=hint)
         groups = read_groups(
             self._select, self._inputs, outputs, self._calls, self._before_groups, constants=constants, selected=mine
         )
