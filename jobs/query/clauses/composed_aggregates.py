@@ -58,6 +58,27 @@ COMPOSED: Final[Mapping[str, str]] = MappingProxyType(
 )
 """{a call of the aggregate: what it means}."""
 
+_OF_DISTINCT: Final = "ARRAY_AGG(DISTINCT CAST(x AS DOUBLE) ORDER BY CAST(x AS DOUBLE)) FILTER (WHERE x IS NOT NULL)"
+_VARIANCE: Final = {
+    "POP": "CASE WHEN LIST_COUNT({a}) > 0 THEN LIST_MOMENT2({a}) END",
+    "SAMP": "CASE WHEN LIST_COUNT({a}) > 1"
+    " THEN LIST_MOMENT2({a}) * LIST_COUNT({a}) / (CAST(LIST_COUNT({a}) AS DOUBLE) - 1) END",
+}
+DISTINCT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "MEDIAN": f"LIST_MEDIAN({_OF_DISTINCT})",
+        "COUNT_IF": "COUNT(DISTINCT CASE WHEN x THEN TRUE END)",
+        **{
+            f"{name}{of}": form.format(_VARIANCE[which].format(a=_OF_DISTINCT))
+            for name, form in (("VAR", "{}"), ("STDDEV", "SQRT({})"))
+            for of, which in (("_POP", "POP"), ("_SAMP", "SAMP"))
+        },
+        "VARIANCE": _VARIANCE["SAMP"].format(a=_OF_DISTINCT),
+        **{name: f"SQRT({_VARIANCE['SAMP'].format(a=_OF_DISTINCT)})" for name in ("STDDEV", "STDDEV_SAMPLE")},
+    }
+)
+"""{an aggregate of ours whose state keeps no values: what it means of x, each value once}."""
+
 NAMES: Final = frozenset(head.partition("(")[0] for head in COMPOSED) - frozenset(FUNCTIONS)
 """Those that are no aggregates of ours by another number of arguments."""
 _HEAD: Final = re.compile(r"(\w+)\((.*)\)")
@@ -95,21 +116,26 @@ def _meant(call: exp.Expr) -> exp.Expr | None:
     written, distinct = call.expressions, False
     if written and isinstance(written[0], exp.Distinct):
         written, distinct = [*written[0].expressions, *written[1:]], True
+    if distinct and len(written) == 1 and call.name in DISTINCT:
+        return _with_values(tree_of(DISTINCT[call.name]), {"x": written[0]})
     if call.name in _LISTED and len(written) == 2:
         return _of_list(call, written[1])
     names, body = _bodies().get((call.name, len(written)), ((), None))
     if body is None or any(isinstance(each, exp.Order | exp.Star) for each in written):
         return None
-    values = dict(zip(names, written, strict=True))
-    made = body.copy().transform(
-        lambda inner: (
-            closed(values[inner.name].copy()) if isinstance(inner, exp.Column) and inner.name in values else inner
-        )
-    )
+    made = _with_values(body, dict(zip(names, written, strict=True)))
     for inner in list(made.find_all(exp.Anonymous)) if distinct else ():
         if _is_aggregate(inner) and not isinstance(inner.expressions[0], exp.Star):
             _make_distinct(inner)
     return made
+
+
+def _with_values(body: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
+    return body.copy().transform(
+        lambda inner: (
+            closed(values[inner.name].copy()) if isinstance(inner, exp.Column) and inner.name in values else inner
+        )
+    )
 
 
 def _make_distinct(call: exp.Anonymous) -> None:
