@@ -363,6 +363,10 @@ def join_type(node: exp.Join) -> JoinType:
 
 def not_in_from(table: exp.Expr) -> NotSupported:
     """Error for a function, or anything else, that FROM does not know."""
+    if isinstance(table, exp.Subquery) and table.alias:
+        what = f"a name for joins in brackets, '{table.alias}', is not supported"
+        hint = f"(SELECT … FROM … JOIN …) AS {table.alias}; or leave the name out"
+        return NotSupported(what, hint=hint).placed(*position_of(table))
     function = table.this if isinstance(table, exp.Table) else None
     what = function.name if isinstance(function, exp.Anonymous) else table.key.upper()
     return NotSupported(f"{what} in FROM is not supported", hint=_FUNCTIONS).placed(*position_of(table))

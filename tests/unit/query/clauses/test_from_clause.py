@@ -105,6 +105,7 @@ def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql:
         ),
         ("SELECT k FROM TUMBLE(s, ts, INTERVAL '5' HOUR, k)", InvalidQuery, "without months"),
         ("SELECT k FROM SESSION(s, ts)", InvalidQuery, "without months"),
+        ("SELECT x.id FROM (t JOIN u ON t.id = u.id) AS x", NotSupported, "a name for joins in brackets, 'x'"),
         (
             "SELECT id FROM t WHERE EXISTS (SELECT RANK() OVER (PARTITION BY k ORDER BY n), COUNT(*) OVER () FROM u"
             " WHERE u.k = t.k)",
