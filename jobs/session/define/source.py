@@ -259,7 +259,8 @@ def altered(statement: AlterSource, catalog: Catalog) -> Source:
             )
         check_column(column, [*present, *statement.columns], found.kind)
     check_new_columns(statement.columns)
-    columns = (*found.columns, *(Column(each.name, each.type) for each in statement.columns))
+    added = (Column(each.name, each.type, required=each.required) for each in statement.columns)
+    columns = (*found.columns, *added)
     check_columns("value", found.value_format, [each for each in columns if each.part == "value"])
     made = replace(found, columns=columns, sql=f"{found.sql};\n{statement.sql}")
     return extended(found, made, catalog)
@@ -276,7 +277,7 @@ def extended(present: Source, following: Source, catalog: Catalog) -> Source:
     """The definition that follows when `extends` holds.
 
     Raises:
-        InvalidQuery: it is a SOURCE, as ksqlDB has it.
+        InvalidQuery: it is a SOURCE, as ksqlDB has it, or a column is NOT NULL.
         NameInUse: a query into the stream does not give the columns.
     """
     # The columns of a change stream are those of a table in a database, which gets new ones in the course of time. So
@@ -294,6 +295,12 @@ def extended(present: Source, following: Source, catalog: Catalog) -> Source:
             hint="drop it, and create it again; with KEY it can get columns",
         )
     new = following.columns[len(present.columns) :]
+    required = next((each for each in new if each.required), None)
+    if required is not None:  # a rebuild would put the records that are there among the dead letters
+        raise InvalidQuery(
+            sentence("column '{}' cannot be added as NOT NULL: the records that are there have none", required.name),
+            hint=f"write {required.name} {required.type} without NOT NULL; or drop the source, and create it with it",
+        )
     feeding = [query.name for query in catalog.insert_queries(present.name)]
     if feeding:
         named = quoted(feeding)

@@ -344,6 +344,8 @@ def test_a_backup_of_an_altered_lake_is_restored(tmp_path: Path, settings: Setti
         ("ALTER STREAM sales ADD c INT KEY", InvalidQuery, "only columns of the value"),
         ("ALTER STREAM sales ADD c BYTES HEADER('h')", InvalidQuery, "only columns of the value"),
         ("ALTER STREAM sales ADD rowtime BIGINT", InvalidQuery, "is reserved"),
+        ("ALTER STREAM sales ADD c INT NOT NULL", InvalidQuery, "'c' cannot be added as NOT NULL"),
+        (WIDE_SALES.replace("coupon VARCHAR", "c INT NOT NULL"), InvalidQuery, "'c' cannot be added as NOT NULL"),
         ("ALTER STREAM sales RENAME COLUMN qty TO n", NotSupported, "RENAME"),
         ("ALTER STREAM sales DROP COLUMN qty", NotSupported, "DROP"),
     ],
