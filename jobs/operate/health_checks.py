@@ -25,7 +25,8 @@ A view is as stale as the oldest thing that waits anywhere above it: here since 
 fresh, however long ago its last commit was.
 
 A change that changes no row of a view leaves its vector where it is (`jobs.ivm.refresh.refresh`). So a change does not
-wait either when its pipeline has refreshed all views since; the run's heartbeat says when. Commits that change no row
+wait either when the pipeline noted that the view reflects it, or has refreshed all views since: a rebuild has no
+heartbeat, and the heartbeat of a run says when. Commits that change no row
 (merged files, a trimmed log, further columns) are waited for by nobody.
 """
 
@@ -43,6 +44,7 @@ from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, InsertQuery, Ownership, Source, View
 from strandline.jobs.operate.verify.findings import counted
 from strandline.jobs.run.heartbeat import read_beat
+from strandline.jobs.serve.consistent_snapshot import Notes
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
@@ -75,6 +77,7 @@ class Waiting:
         self._catalog, self._lake, self._log = catalog, heads.lake, log
         self._known: dict[str, int | None] = {}
         self._beats: dict[str, Heartbeat | None] = {}
+        self._notes = Notes(heads.lake)
 
     def seconds(self, name: str, now_ms: int) -> float:
         """The staleness of a definition's rows; 0 when nothing waits. Raises as `since`."""
@@ -159,10 +162,14 @@ class Waiting:
         return self._beats[pipeline]
 
     def _reflected(self, table: str) -> dict[str, int]:
-        """{input: version} by the vectors of a table and of the inner stages that stand in it."""
+        """{input: version} by the vectors of a table and of the inner stages that stand in it, and by what is noted."""
         head = reader.head(self._lake.table(table))
         found: dict[str, int] = {}
-        for entry, version in (head.record.versions if head is not None else {}).items():
+        versions = {} if head is None else head.record.versions
+        if head is not None:
+            beyond = self._notes.beyond(table, head.version, head.record)
+            versions = {**versions, **{entry: at.version for entry, at in beyond.items()}}
+        for entry, version in versions.items():
             name = entry.rpartition("/")[2]
             found[name] = max(version, found.get(name, 0))
             owner = tables.definition_of(name)

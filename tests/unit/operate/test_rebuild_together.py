@@ -8,18 +8,22 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli import main as cli
+from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.health_checks import Waiting
 from strandline.jobs.operate.rebuild import plan_rebuild, plan_rebuilds, rebuild
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
-from strandline.state_store.delta.heads import set_aside
+from strandline.state_store.delta.heads import WholeHeads, set_aside
 from strandline.state_store.errors import ForeignWrite, StrandlineError
 from strandline.state_store.layout import LakeLayout
 from tests.support.lakes import delta_rs
+from tests.support.on_disk import on_disk
 
 SHOP = """
 CREATE STREAM sales (item VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 1);
@@ -176,3 +180,17 @@ def test_a_view_needs_what_it_reads(shop: Settings, lake: LakeLayout) -> None:
         rebuild(shop, "paid")
     rebuild(shop, "paid", "sales")
     assert broken(shop) == []
+
+
+def test_after_a_rebuild_in_a_restored_lake_no_view_is_behind(shop: Settings) -> None:
+    """No heartbeat says there that a refresh looked at a change which changes none of a view's rows; the notes do."""
+    lake = LakeLayout(shop.lake)
+    list(Interpreter(shop, "shop").run("CREATE MATERIALIZED VIEW most AS SELECT MAX(paid) AS most FROM paid;"))
+    drain(shop, "shop", in_driver=True)
+    list(Interpreter(shop, "shop").run("INSERT INTO sales VALUES ('b', 1);"))
+    drain(shop, "shop", in_driver=True)
+    on_disk(lake.run("shop")).unlink()
+    rebuild(shop, "sales")
+    waiting = Waiting(Catalog(lake), WholeHeads(lake), open_log(shop, lake))
+    names = (*TABLES, "most")
+    assert {name: (waiting.since(name), waiting.versions(name)) for name in names} == dict.fromkeys(names, (None, 0))
