@@ -39,6 +39,10 @@ never on the sentence. `action` says what the operator should do: retry, restore
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
+
+HINTED: Final = "\n  hint: "
+"""Between an error's sentence and its hint, where both are one text."""
 
 
 class Action(StrEnum):
@@ -69,7 +73,7 @@ class StrandlineError(Exception):
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        hint = f"{HINTED}{self.hint}" if self.hint else ""
         return f"[{self.code}] {self.message}{place}{hint}"
 
     @classmethod

@@ -172,7 +172,11 @@ class Decoder:
             removed = DeltaRowsRemoved if records.kind == "delta" else ForeignRowsRemoved
             raise removed(
                 sentence("{} takes rows away, and '{}' is a stream", records.where, Name(self._source.name)),
-                hint=f"declare it as a table: CREATE TABLE … WITH ({records.kind.upper()} = …)",
+                hint=sentence(
+                    "DROP STREAM {} CASCADE, and declare it as a table: CREATE TABLE … WITH ({} = …)",
+                    Name(self._source.name),
+                    records.kind.upper(),
+                ),
             )
         if isinstance(records, ChangeRecords):
             return  # the key is a column of the row

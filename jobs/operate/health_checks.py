@@ -48,7 +48,7 @@ from strandline.jobs.serve.consistent_snapshot import Notes
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import WholeHeads
-from strandline.state_store.errors import StoreError, StrandlineError
+from strandline.state_store.errors import HINTED, StoreError, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -259,7 +259,8 @@ class Hindrances:
         why = beat.failures.get(definition.name) if beat is not None else None
         if beat is None or why is None or self._committed_at(definition.name) > beat.at:
             return None  # a rebuild since then has set it right
-        return Hindrance("stopped", why, f"type: strandline rebuild {definition.name}")
+        said, _, hint = why.partition(HINTED)
+        return Hindrance("stopped", said, hint or f"type: strandline rebuild {definition.name}")
 
     def _beat(self, pipeline: str) -> Heartbeat | None:
         if pipeline not in self._beats:

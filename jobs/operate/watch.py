@@ -39,7 +39,7 @@ from strandline.jobs.operate.health_checks import HealthChecks, Waiting
 from strandline.jobs.run.heartbeat import is_unread, read_beat
 from strandline.state_store import leases
 from strandline.state_store.delta.heads import WholeHeads
-from strandline.state_store.errors import CorruptState
+from strandline.state_store.errors import HINTED, CorruptState
 from strandline.state_store.files import make_folder, remove_file
 from strandline.state_store.files import replace as replace_file
 from strandline.state_store.layout import LakeLayout, name_of
@@ -135,7 +135,8 @@ def _of_run(pipeline: str, beat: Heartbeat, now_ms: int) -> Iterator[Alert]:
         what = f"process {beat.process.pid} on '{beat.process.host}' gives no heartbeat"
         yield Alert("silent", pipeline, what, f"look whether it works; to end it: kill {beat.process.pid}")
     for table, why in beat.failures.items():
-        yield Alert("stopped", table, why, sentence("type: strandline rebuild {}", Name(table, shlex.quote)))
+        said, _, hint = why.partition(HINTED)
+        yield Alert("stopped", table, said, hint or sentence("type: strandline rebuild {}", Name(table, shlex.quote)))
 
 
 def _held(catalog: Catalog, lake: LakeLayout) -> Iterator[Alert]:

@@ -249,7 +249,8 @@ def typed_fault(epoch: Epoch, error: Exception) -> StrandlineError | None:
         return DuplicateKey(
             sentence("a key of '{}' has more than one row in the table that it is read from", Name(epoch.stage.table)),
             where=_where(epoch),
-            hint="declare it without a key: its rows are told apart by their values then",
+            hint="delete all rows of that key there, write the one that counts again, and run; or declare it without a "
+            "key: its rows are told apart by their values then",
         )
     if said.startswith(TOO_MANY_ROUNDS):
         return RecursionEndless.of(said.removeprefix(TOO_MANY_ROUNDS).split("\n")[0])

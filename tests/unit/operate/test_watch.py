@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.operate.health_checks import Hindrance, Hindrances
 from strandline.jobs.operate.watch import LEASE_ENDS_WITHIN_MS, Alert, alerts
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.delta.heads import WholeHeads
+from strandline.state_store.errors import DuplicateKey
 from strandline.state_store.files import make_folder
 from strandline.state_store.files import replace as write
 from strandline.state_store.leases import LEASE_DAYS, ReaderLease
@@ -77,6 +81,15 @@ def test_a_run_that_is_not_well_is_an_alert_with_what_to_type(
     (alert,) = found(made).values()
     assert (alert.kind, alert.subject) == (kind, subject)
     assert alert.hint
+
+
+def test_what_stopped_a_table_says_what_to_type_itself_and_stands_apart_from_that(made: MadeLake) -> None:
+    """A rebuild would read the same rows again, and stop again."""
+    beat(made, replace(ALIVE, failures={"totals": str(DuplicateKey("a key has two rows", hint="delete one"))}))
+    (alert,) = found(made).values()
+    assert (alert.what, alert.hint) == ("[store.duplicate_key] a key has two rows", "delete one")
+    hindrance = Hindrances(Catalog(made.lake).definitions(), WholeHeads(made.lake)).of("totals")
+    assert hindrance == Hindrance("stopped", alert.what, alert.hint)
 
 
 def test_a_view_that_is_staler_than_its_target_is_an_alert(made: MadeLake) -> None:

@@ -143,6 +143,11 @@ def test_two_rows_of_a_key_stop_the_table(world: World) -> None:
         world.drain()
     assert "declare it without a key" in str(stopped.value)
     assert world.ids() == [1, 2]
+    DeltaTable(world.theirs).delete("Id = 2")
+    world.drain()
+    world.write(2)
+    world.drain()
+    assert world.ids() == [1, 2]  # as the hint says
 
 
 def test_versions_are_taken_in_whole(world: World) -> None:
