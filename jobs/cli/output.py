@@ -166,14 +166,28 @@ class IntakeProgress:
         """
         self.done += batch.events
         rate = batch.events / batch.seconds if batch.seconds > 0 else 0.0
-        text = f"epoch {batch.number}: {self.done:,} events in, {rate:,.1f} rows/s"
-        text += "" if self.views is None else f", {self.views} views fresh"
-        left = max(self.waiting - self.done, 0)
+        text = f"epoch {batch.number}: {_counted(self.done, 'event')} in, {rate:,.1f} rows/s"
+        if self.views is not None:
+            stopped = f"{_counted(batch.stopped, 'table')} stopped"
+            text += f", {stopped if batch.stopped else _counted(self.views, 'view') + ' fresh'}"
+        left = self._left(batch)
         if not left:
             return text
         # By the rate since the start, which holds the start itself: rather too long than too short.
         seconds = left * (now - self.began) / self.done if self.done else 0.0
         return f"{text}, {left:,} to go, about {seconds:,.0f} s left"
+
+    def _left(self, batch: MicroBatch) -> int:
+        left = max(self.waiting - self.done, 0)
+        known = batch.left() if left and batch.left is not None else None
+        if known is not None:
+            left = known
+            self.waiting = self.done + known
+        return left
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 @contextmanager

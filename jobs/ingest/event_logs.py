@@ -164,7 +164,9 @@ class Intake(ABC):
         if all(r.broken is None or r.broken < first[r.partition] for r in ranges):
             return []
         head = self._append_dead_letters(_new_from(ranges, first), self._record(before, ranges))
-        log.warning("source '%s': %d records are broken, see table '%s'", source, head.record.inserted, name)
+        number = head.record.inserted
+        broken = f"{number} record is" if number == 1 else f"{number} records are"
+        log.warning("source '%s': %s broken, see table '%s'", source, broken, name)
         return [Ingested(source, name, head.version, head.record.inserted, dead_letters=True)]
 
     def _offsets(self, head: Head) -> dict[str, int]:

@@ -16,7 +16,7 @@ it does itself; what it committed in the moment before it was killed is in no ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -182,11 +182,15 @@ class MicroBatch:
         number: from 1, in this run.
         events: rows taken into the event logs; an event that two sources read counts twice.
         seconds: wall clock from the first record read to the last view committed.
+        stopped: tables that a fault stopped, or that are held, since the run began.
+        left: counts what waits now, where that was only estimated before the run: the changes of a Delta table.
     """
 
     number: int
     events: int
     seconds: float
+    stopped: int = 0
+    left: Callable[[], int | None] | None = None
 
 
 # Steps of an operation that may take minutes, for whoever waits for it.

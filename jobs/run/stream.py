@@ -23,11 +23,12 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.functions.python import Library
 from strandline.jobs.ingest import source
 from strandline.jobs.ingest.event_logs import Target, begin_empty
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.in_driver import small_batches
 from strandline.jobs.ingest.in_tasks import ingest as ingest_by_spark
 from strandline.jobs.ingest.offsets import committed_offsets
 from strandline.jobs.ingest.produce import Ticks
-from strandline.jobs.ingest.topics import behind, current_ids, open_log
+from strandline.jobs.ingest.topics import behind, current_ids, lag, open_log
 from strandline.jobs.ingest.while_starting import DriverClock
 from strandline.jobs.ivm.retention import TrimUpkeep
 from strandline.jobs.model.definitions import Definition, Source
@@ -438,7 +439,18 @@ class PipelineStream:
         self.micro_batches += 1
         whole = time.monotonic() - began
         self.observer(Round(self.pipeline, at, whole, done, self.micro_batches, tuple(taken), seconds))
-        self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), whole))
+        stopped = len(self.failures.keys() | self.held.keys())
+        left = self._left if any(origin_of(each.topic) is not None for each in self.sources) else None
+        self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), whole, stopped, left))
+
+    def _left(self) -> int | None:
+        """The events that wait now; None if that is not known."""
+        topics = open_log(self.settings, self.lake)
+        try:
+            return sum(lag(each, self.lake, topics) for each in self.sources)
+        except StrandlineError as error:  # the next micro-batch says so
+            log.debug("it is not known what waits: %s", error)
+            return None
 
     def _followed(self, stop: Event) -> StreamingQuery | None:
         """The query that goes on, None after a stop; until it is at work the driver takes in what comes, if small."""

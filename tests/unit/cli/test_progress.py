@@ -24,6 +24,22 @@ def test_a_line_tells_what_is_done_and_what_is_left() -> None:
     )
 
 
+def test_a_line_calls_no_view_fresh_while_a_table_has_stopped() -> None:
+    progress = IntakeProgress(waiting=1, views=2, began=100.0)
+    assert (
+        progress.line(MicroBatch(1, 1, 1.0, stopped=1), now=101.0) == "epoch 1: 1 event in, 1.0 rows/s, 1 table stopped"
+    )
+
+
+def test_what_was_estimated_to_be_left_is_counted_while_it_is() -> None:
+    """One row that is updated in a file of many waits as all of the file's rows."""
+    progress = IntakeProgress(waiting=301, views=None, began=100.0)
+    line = progress.line(MicroBatch(1, 3, 1.0, left=lambda: 5), now=101.0)
+    assert line == "epoch 1: 3 events in, 3.0 rows/s, 5 to go, about 2 s left"
+    assert progress.line(MicroBatch(2, 1, 1.0, left=lambda: 0), now=101.0) == "epoch 2: 4 events in, 1.0 rows/s"
+    assert progress.line(MicroBatch(3, 1, 1.0, left=lambda: 1 // 0), now=101.0) == "epoch 3: 5 events in, 1.0 rows/s"
+
+
 def test_what_waits_is_known_before_anything_starts(settings: Settings) -> None:
     session = Interpreter(settings)
     run(session, STREAM + VIEW + "INSERT INTO s (id) VALUES (1), (2);")
@@ -45,4 +61,4 @@ def test_a_log_gets_a_line_for_each_epoch_and_no_thread(capsys: pytest.CaptureFi
         assert threading.active_count() == before
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "pipeline 'shop': 2 events to take in"
-    assert re.fullmatch(r"\d\d:\d\d:\d\d epoch 1: 2 events in, 2\.0 rows/s, 1 views fresh", said[-1])
+    assert re.fullmatch(r"\d\d:\d\d:\d\d epoch 1: 2 events in, 2\.0 rows/s, 1 view fresh", said[-1])
