@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,6 +165,36 @@ _BACKGROUND_JOBS: Final = 2
 _LOG_FILES: Final = 3
 
 
+# RocksDB opens its manifest by a reader that never ends where a record says that its file was used before, for a log.
+# The form of the file: https://github.com/facebook/rocksdb/wiki/Write-Ahead-Log-File-Format
+_BLOCK_BYTES: Final = 32_768
+_HEADER: Final = struct.Struct("<IHB")
+"""Of a record: its checksum, its length, and whether it is whole (1) or the first, a middle or the last part (2 to 4)."""
+
+
+def _check_manifest(path: Path) -> None:
+    """Check the kinds of the records in the manifest of a store, if there is one; all else RocksDB checks by itself.
+
+    Raises:
+        CorruptState: a manifest has no record of such a kind.
+    """
+    try:
+        data = (path / (path / "CURRENT").read_text().strip()).read_bytes()
+    except (OSError, ValueError):
+        return  # there is none, or it cannot be read: RocksDB says so
+    place = 0
+    while place < len(data):
+        left = _BLOCK_BYTES - place % _BLOCK_BYTES
+        if left < _HEADER.size or len(data) - place < _HEADER.size:
+            place += left
+            continue
+        _, length, kind = _HEADER.unpack_from(data, place)
+        if not (1 <= kind <= 4 or length == kind == 0):
+            about = f"the replica '{path.name}': its manifest has a record of kind {kind}"
+            raise CorruptState(about, where=str(path), hint="remove its folder; it is restored from the table")
+        place += left if kind == 0 else _HEADER.size + length
+
+
 class RocksStore(Store):
     """The store in a folder, made if it is not there.
 
@@ -176,6 +207,7 @@ class RocksStore(Store):
     def __init__(self, path: Path, cache_bytes: int = CACHE_BYTES) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        _check_manifest(path)
         with rocksdb_errors(path):
             self._db = Rdict(str(path), _options(cache_bytes))
         # The state as of a sequence number; no write has −1.
