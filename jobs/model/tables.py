@@ -137,6 +137,7 @@ BELOW = re.compile(r"__log|((__insert_[0-9]+)?(__stage_[0-9]+)?|__standby)(__dea
 _PARTED = re.compile(rf"(.+?)({BELOW.pattern})", re.DOTALL)
 _MADE = re.compile(r"__(log|dead_letters|standby|stage_[0-9]+|insert_[0-9]+)\Z")
 _STAGE = re.compile(r"__stage_([0-9]+)(__dead_letters)?")
+_INNER = re.compile(r"__stage_[0-9]+\Z")
 _INSERT_QUERY = re.compile(r"(.+)__insert_([0-9]+)", re.DOTALL)
 
 
@@ -165,6 +166,11 @@ def beside_dead_letters(table: str) -> str | None:
 def inner_stage(view: str, number: int) -> str:
     """Name of an inner stage of a view, or of a query into a stream; the first is number 1."""
     return f"{view}__stage_{number}"
+
+
+def is_inner_stage(table: str) -> bool:
+    """True for the table of an inner stage, of one view or shared: a definition reads it, and no user."""
+    return is_shared(table) or _INNER.search(table) is not None
 
 
 def stage_number(view: str, table: str) -> int | None:

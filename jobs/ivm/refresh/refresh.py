@@ -38,6 +38,7 @@ from strandline.jobs.ivm.rules.stored import difference, spec_of, unmarked
 from strandline.jobs.model.errors import RefreshFailed, RowFailed
 from strandline.jobs.model.stage import inputs_of
 from strandline.jobs.model.stage_columns import storage_of, visible_columns
+from strandline.jobs.model.tables import is_inner_stage
 from strandline.state_store.commits import REBUILD, CommitRecord
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.heads import note, set_aside
@@ -47,7 +48,7 @@ from strandline.state_store.failpoints import failpoint
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import duckdb
     import pyarrow as pa
@@ -208,7 +209,7 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch, *, untouched: bool) ->
     mode: Mode = "full" if record.mode == "full" else "delta"
     if made is not None:
         failpoint("after-refresh-commit")
-    elif not epoch.first and epoch.lag <= _MAX_LAG and counted.late == epoch.head.record.late:
+    elif not epoch.first and _may_lag(heads, epoch, untouched=untouched) and counted.late == epoch.head.record.late:
         return epoch.done("none", sentence("{}: no row changes", record.reason), None)
     else:
         record = replace(
@@ -218,6 +219,36 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch, *, untouched: bool) ->
         mode, made = "advance", table_of(context, stage).advance(record)
     heads.moved(stage.table, made)
     return epoch.done(mode, record.reason, made)
+
+
+def _may_lag(heads: Heads, epoch: Epoch, *, untouched: bool) -> bool:
+    """True if the vector may stay behind, where no row changes.
+
+    The vectors of a view's stages together say by which versions its rows are. So those of a stage that another one
+    reads must be right by the newest version of any table below it too: they are if one of them moved, and not if two
+    did, which may have cancelled each other out (a row of a join goes as its partner comes). What passes no filter
+    cancels nothing out.
+    """
+    if epoch.lag > _MAX_LAG:
+        return False
+    if untouched or not is_inner_stage(epoch.stage.table):
+        return True
+    return len(_below(heads, [span.relation.name for span in epoch.spans if span.after != span.upto])) < 2
+
+
+def _below(heads: Heads, inputs: Iterable[str]) -> set[str]:
+    """The tables that inputs are computed from, by way of inner stages; an input itself, if it is none."""
+    found: set[str] = set()
+    waiting, met = list(inputs), set[str]()
+    while waiting:
+        name = waiting.pop()
+        head = heads.find(name) if is_inner_stage(name) else None
+        if head is None:
+            found.add(name)
+        elif name not in met:
+            met.add(name)
+            waiting += head.record.vector
+    return found
 
 
 def committed(context: RunContext, epoch: Epoch, *, anew: bool) -> tuple[CommitRecord, Head | None]:
