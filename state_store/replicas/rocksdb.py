@@ -169,7 +169,7 @@ _LOG_FILES: Final = 3
 # The form of the file: https://github.com/facebook/rocksdb/wiki/Write-Ahead-Log-File-Format
 _BLOCK_BYTES: Final = 32_768
 _HEADER: Final = struct.Struct("<IHB")
-"""Of a record: its checksum, its length, and whether it is whole (1) or the first, a middle or the last part (2 to 4)."""
+"""Of a record: its checksum, its length, and whether it is whole (1) or the first, a middle or the last part (2–4)."""
 
 
 def _check_manifest(path: Path) -> None:
