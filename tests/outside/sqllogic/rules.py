@@ -237,6 +237,10 @@ BY_WORDS: Final = tuple(
             "STRING_AGG without ORDER BY takes rows in no order, as all of SQL",
             r"\bstring_agg\s*\((?![^()]*\border\b).*\bunion\b",
         ),
+        (
+            "LIMIT of a subquery without ORDER BY takes any row",
+            r"\(\s*select\b(?:(?!\border\s+by\b)[^()])*\blimit\s+1\s*\)",
+        ),
         ("ORDER BY of a subquery orders nothing outside of it", r"\border\s+by\b[^()]*\).*\blimit\b"),
         ("QUANTILE_CONT of a DECIMAL is a DOUBLE", r"\bquantile_cont\s*\(.*::\s*decimal"),
         ("a URL parameter with a broken % is NULL", r"\burl_decode\s*\(\s*'[^']*%(?![0-9a-fA-F]{2})"),
