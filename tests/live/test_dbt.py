@@ -264,6 +264,32 @@ def test_a_connection_is_tried_and_macros_and_hooks_ask_and_change(project: Proj
     assert by_key(project.lake, "kept") == [(7,), (8,)]
 
 
+def test_the_freshness_of_a_source_is_that_of_a_column_or_of_its_newest_event(project: Project) -> None:
+    fresh = "freshness: {warn_after: {count: 6, period: hour}}"
+    project.write(
+        "models/schema.yml",
+        f"""
+sources:
+  - name: shop
+    tables:
+      - name: orders
+        config: {{loaded_at_field: ordered_at, {fresh}}}
+      - name: customers
+        config: {{loaded_at_field: rowtime, {fresh}}}
+""",
+    )
+    project.write(
+        "models/newest.sql", "{{ config(materialized='table') }} SELECT * FROM {{ source('shop', 'orders') }}"
+    )
+    project.dbt("build", "--select", "newest")
+    start_dbt(project.folder, project.adapter, "source", "freshness")
+    found = json.loads((project.folder / "target" / "sources.json").read_text())["results"]
+    assert {each["unique_id"].split(".")[-1]: each["status"] for each in found} == {
+        "orders": "warn",
+        "customers": "pass",
+    }
+
+
 def test_a_seed_with_other_columns_is_made_anew_with_its_readers(project: Project) -> None:
     project.dbt("build", "--select", "countries", "sold", "per_country")
     project.write("seeds/countries.csv", "code,name,since,of\nit,Italy,1861-03-17,\nno,Norway,1905-06-07,sweden\n")

@@ -28,3 +28,14 @@
 {% macro strandline__get_columns_in_relation(relation) -%}
   {{ return(adapter.get_columns_in_relation(relation)) }}
 {%- endmacro %}
+
+{#- rowtime is the time of the event in milliseconds; dbt compares moments. -#}
+{% macro strandline__collect_freshness(source, loaded_at_field, filter) %}
+  {%- set at = 'from_unixtime(max(rowtime))' if loaded_at_field | trim | lower == 'rowtime' else 'max(' ~ loaded_at_field ~ ')' -%}
+  {% call statement('collect_freshness', fetch_result=True, auto_begin=False) -%}
+    select {{ at }} as max_loaded_at, {{ current_timestamp() }} as snapshotted_at
+    from {{ source }}
+    {% if filter %}where {{ filter }}{% endif %}
+  {%- endcall %}
+  {{ return(load_result('collect_freshness')) }}
+{% endmacro %}
