@@ -257,6 +257,10 @@ _INSTEAD = {
     "PAUSE": "stop the run with Ctrl-C",
     "RESUME": "strandline run PIPELINE --mode continuous",
     "RUN": "strandline sql -f FILE.sql",
+    "SPOOL": "strandline sql -f FILE.sql > OUTPUT",
+    "DEFINE": "let the shell write the values: envsubst < FILE.sql | strandline sql",
+    "UNDEFINE": "let the shell write the values: envsubst < FILE.sql | strandline sql",
+    "ASSERT": "EXPECT in WITH says what is expected of rows; strandline test FILE tries a view on rows that are given",
 }
 
 
