@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -132,8 +132,8 @@ class _Reader:
         if self._context.strict and self._context.kind is not None:
             check_select(self._select, self._inputs)
         where = self._where()
-        constants, pulls = self._context.semantics == "ksql", self._context.pulls
-        # To ksqlDB 1 is a value, and the names of the SELECT list are known to nothing in it, nor to GROUP BY.
+        constants = self._context.semantics == "ksql"
+        # To ksqlDB 1 is a value.
         mine = self._context.kind is None and not constants
         outputs = read_outputs(
             self._select,
@@ -141,7 +141,7 @@ class _Reader:
             self._value,
             naming=self._naming,
             unnamed=self._context.unnamed,
-            named=self._note_alias if pulls or mine else lambda _: None,
+            named=self._note_alias if self._names_items else lambda _: None,
             branch=self._context.branch,
         )
         if self._tables.found and self._select.args.get("group") is not None:
@@ -151,7 +151,7 @@ class _Reader:
             self._select, self._inputs, outputs, self._calls, self._before_groups, constants=constants, selected=mine
         )
         aliases = {output.name: output for output in outputs}
-        self._aliases = aliases if pulls or mine else {}
+        self._aliases = aliases if self._names_items else {}
         having = self._condition("having", "HAVING")
         self._aliases = aliases
         qualify = self._condition("qualify", "QUALIFY")
@@ -194,6 +194,11 @@ class _Reader:
         if self._context.kind is not None:
             return "ksql"
         return "prefixed" if self._context.prefixed else "view"
+
+    @property
+    def _names_items(self) -> bool:
+        """True if names of the SELECT list stand for their items; to ksqlDB they are known to nothing in the query."""
+        return self._context.pulls or (self._context.kind is None and self._context.semantics != "ksql")
 
     def _late_values(self, block: Block) -> list[From]:
         """The subqueries whose values are read after grouping, joined over the names of groups and calls."""
@@ -259,10 +264,14 @@ class _Reader:
             return self._inputs.resolve(node)
         except UnknownName:
             found = self._aliases[node.name]
-            self._parts += sum(1 for _ in found.expression.walk())
-            check_parts(self._parts, PULL if self._context.pulls else VIEW)
+            self._count(found.expression)
             value = found.expression.copy()
             return Typed(value if _stands_alone(value, node.parent) else exp.Paren(this=value), found.type)
+
+    def _count(self, value: exp.Expr) -> None:
+        """Count what a name stands for. Raises NotSupported: all of them stand for too much."""
+        self._parts += sum(1 for _ in value.walk())
+        check_parts(self._parts, PULL if self._context.pulls else VIEW)
 
     def _alias_below(self, node: exp.Expression, *, calls: bool = True) -> Typed | None:
         """The same inside a call, which takes what is computed before it: a value of the row, or an aggregate too."""
@@ -277,9 +286,34 @@ class _Reader:
 
     def _where(self) -> exp.Expression | None:
         clause = self._select.args.get("where")
-        found = self._subqueries.where(clause.this) if clause is not None else []
+        found = self._subqueries.where(self._with_items(clause.this)) if clause is not None else []
         terms = self._joins.place(found)
         return conjoined(terms) if terms else None
+
+    def _with_items(self, tree: exp.Expr) -> exp.Expr:
+        """WHERE, which is read before the SELECT list, with the items that it names, as in Snowflake and DuckDB."""
+        items: dict[str, exp.Expr] = {}
+
+        def meant(node: exp.Expr) -> exp.Expr:
+            made = exp.Paren(this=node.copy())
+            for each in list(made.find_all(exp.Column)):
+                if self._is_item(each, items):
+                    self._count(items[each.name])
+                    each.replace(exp.Paren(this=items[each.name].copy()))
+            inner: exp.Expr = made.this
+            return inner
+
+        for each in self._select.expressions if self._names_items else ():
+            rows = any(node.name in TABLE_FUNCTIONS for node in each.find_all(exp.Anonymous))
+            if isinstance(each, exp.Alias) and each.find(exp.Query) is None and not rows:
+                items.setdefault(each.alias, meant(each.this))
+        return meant(tree) if items else tree
+
+    def _is_item(self, node: exp.Column, items: Mapping[str, exp.Expr]) -> bool:
+        """True if a name can only be that of an item: no input, nor the query around, has a column of that name."""
+        if node.table or node.name not in items or is_parameter(node) or node.find_ancestor(exp.Query) is not None:
+            return False
+        return self._inputs.find(node) is None
 
     def _condition(self, clause: str, name: str) -> exp.Expression | None:
         found = self._select.args.get(clause)

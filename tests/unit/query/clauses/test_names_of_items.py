@@ -22,6 +22,9 @@ QUERIES = [
     "SELECT t.id, u.n AS x, x + t.n AS y FROM t JOIN u ON t.id = u.id WHERE u.n > 0",
     "SELECT DISTINCT k AS a, a || 'x' AS b FROM t",
     "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) AS r, r + 1 AS q FROM t QUALIFY q < 4",
+    "SELECT id, n * 2 AS b, b + 1 AS c FROM t WHERE c > 3 AND b < 9",
+    "SELECT t.id, u.n - t.n AS d FROM t LEFT JOIN u ON t.k = u.k WHERE d * 2 > 0 OR d IS NULL",
+    "SELECT k AS kk, COUNT(*) AS c FROM t WHERE kk <> 'a' GROUP BY kk",
     "SELECT a, b FROM (SELECT n AS a, a + 1 AS b FROM t UNION ALL SELECT n AS c, c + 2 FROM u) AS v",
 ]
 
@@ -63,6 +66,8 @@ def test_a_variable_of_a_lambda_function_hides_it() -> None:
         "CREATE MATERIALIZED VIEW v AS SELECT b + 1 AS c, n AS b FROM t",  # it comes later
         "CREATE MATERIALIZED VIEW v AS SELECT SUM(n) AS b, SUM(b) AS c FROM t",
         "CREATE MATERIALIZED VIEW v AS SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS b, SUM(b) OVER () AS c FROM t",
+        "CREATE MATERIALIZED VIEW v AS SELECT id, b + 1 AS b FROM t WHERE b > 1",
+        "CREATE TABLE v AS SELECT id, n + 1 AS b FROM t WHERE b > 1",
         "CREATE TABLE v AS SELECT id, n + 1 AS b, b + 1 AS c FROM t",  # to ksqlDB it is no name
         "CREATE MATERIALIZED VIEW v WITH (SEMANTICS = 'ksql') AS SELECT id, n + 1 AS b, b + 1 AS c FROM t",
     ],
