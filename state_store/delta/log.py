@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,10 +32,10 @@ from strandline.state_store.errors import (
     VersionGone,
 )
 from strandline.state_store.files import Remembered, Unchanged, create
-from strandline.state_store.layout import table_at
+from strandline.state_store.layout import name_of, table_at
 from strandline.state_store.paths import Location, file_names, side_by_side
 from strandline.state_store.tablespec import CHECKPOINT_INTERVAL
-from strandline.state_store.wording import sentence
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -350,12 +351,17 @@ def _read(path: LakePath, version: int) -> tuple[list[Action], CommitRecord | No
     try:
         return _ENTRIES.read(file, lambda: decode(file.read_bytes(), file))
     except FileNotFoundError:
-        if newest_version(path) is None:
+        newest = newest_version(path)
+        if newest is None:
             raise missing(path) from None
+        # Clean-ups remove the oldest commits, and none between others.
+        lost = 0 < version < newest and commit_file(path, version - 1).exists()
         raise VersionGone(
             sentence("version {} of '{}' is not in its log", version, table_at(path)),
             where=str(path),
-            hint="read the table anew",
+            hint=sentence("type: strandline rebuild {}", Name(name_of(path.name), shlex.quote))
+            if lost
+            else "read the table anew",
         ) from None
 
 

@@ -62,7 +62,8 @@ from strandline.jobs.operate.verify.tables import (
 )
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
-from strandline.state_store.errors import StoreError, StrandlineError
+from strandline.state_store.errors import StorageDenied, StorageUnavailable, StoreError, StrandlineError
+from strandline.state_store.files import of_system
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.wording import Name, sentence
 
@@ -118,6 +119,11 @@ class Report:
 def _outcome(check: Callable[[], Outcome]) -> Outcome:
     try:
         return check()
+    except PermissionError as error:
+        denied = of_system(error)
+        return failed(denied.message, denied.where, denied.hint)
+    except (StorageDenied, StorageUnavailable) as error:  # nothing is wrong with the table, and a rebuild mends nothing
+        return failed(error.message, error.where, error.hint)
     except StoreError as error:
         # Its hint speaks to whoever reads the table; what mends it is the table's own way out.
         return failed(error.message, error.where)

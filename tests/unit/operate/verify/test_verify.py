@@ -13,12 +13,13 @@ from deltalake import write_deltalake
 
 from strandline.jobs.ivm.compiled import keep_compiled
 from strandline.jobs.model.errors import UnknownName
-from strandline.jobs.operate.verify.findings import Check
-from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.operate.verify.findings import Check, Outcome
+from strandline.jobs.operate.verify.verify import _outcome, verify
 from strandline.state_store.delta import log
 from strandline.state_store.delta.checkpoint import as_rows, write_checkpoint
 from strandline.state_store.delta.commit import make_checkpoint
 from strandline.state_store.delta.snapshot import read_snapshot
+from strandline.state_store.errors import VersionGone
 from strandline.state_store.stored_state import MARK, sealed
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, record_of, rewritten, said
@@ -34,6 +35,30 @@ def failures(checks: Sequence[Check]) -> dict[str, set[str]]:
         if check.ok is False:
             found.setdefault(check.table, set()).add(check.check)
     return found
+
+
+def test_what_may_not_be_read_is_not_to_be_rebuilt() -> None:
+    """Nothing is wrong with the table; and `rebuild --all-broken` goes by the hint."""
+
+    def denied() -> Outcome:
+        raise PermissionError(13, "Permission denied", "/lake/tables/totals/_delta_log")
+
+    found = _outcome(denied)
+    assert (found.ok, found.where) == (False, "/lake/tables/totals/_delta_log")
+    assert (found.hint or "").startswith("check the owner and mode")
+
+
+def test_whoever_reads_rows_without_a_commit_is_told_what_makes_them_anew(made: MadeLake) -> None:
+    path = made.lake.table("totals")
+    _lost_commit(made)
+    with pytest.raises(VersionGone) as gone:
+        read_snapshot(path, 2)
+    assert gone.value.hint == "type: strandline rebuild totals"
+    newest = log.newest_version(path)
+    assert newest is not None
+    with pytest.raises(VersionGone) as never:
+        log.read_commit(path, newest + 1)
+    assert never.value.hint == "read the table anew"
 
 
 def test_a_healthy_lake_passes_every_check(made: MadeLake) -> None:
