@@ -334,11 +334,13 @@ def load_settings(**overrides: object) -> Settings:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
+        name = ".".join(str(part) for part in first["loc"] if "[" not in str(part))  # "lake", then its union of types
         hint = "see docs/settings.md for the names and their defaults"
         if first["type"] == "extra_forbidden":
             raise unknown(f"setting '{name}'", name, names_of(Settings)) from error
         what = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "path_type":
+            what = f"{first['input']!r} is no path: write it in quotes"
         raise SettingsError(f"setting '{name}': {what}", hint=hint) from error
     except PydanticSettingsError as error:
         # A section or a list that is not JSON: the library's message names the field, its cause what is wrong.

@@ -35,7 +35,7 @@ from strandline.jobs.run.schedule import stages_of
 from strandline.jobs.run.spark import Session
 from strandline.state_store.delta.heads import note_all
 from strandline.state_store.errors import SettingsError, StoreError, WriterBusy
-from strandline.state_store.layout import LakeLayout
+from strandline.state_store.layout import LakeLayout, check_lake
 from strandline.state_store.wording import listed
 
 if TYPE_CHECKING:
@@ -339,6 +339,7 @@ def loaded(pipeline: str, lake: LakeLayout) -> tuple[Catalog, list[Definition]]:
 
     Raises:
         PipelineMissing: no definitions belong to that name.
+        ObjectMissing: there is no lake.
         CorruptState: the file of a definition that it needs is broken.
     """
     catalog = Catalog(lake)
@@ -346,6 +347,7 @@ def loaded(pipeline: str, lake: LakeLayout) -> tuple[Catalog, list[Definition]]:
     catalog.check_pipeline(pipeline)
     definitions = catalog.pipeline(pipeline)
     if not definitions:
+        check_lake(lake)
         missing = UnknownName.among("pipeline", pipeline, catalog.pipelines())
         raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
     return catalog, definitions

@@ -141,6 +141,7 @@ def test_a_section_may_be_one_variable_of_json(monkeypatch: pytest.MonkeyPatch) 
         ("[kafka]\nbootstrap = 'a:1'\n", "unknown setting 'kafka.bootstrap'"),
         ("lakes = 'x'\n", "unknown setting 'lakes'"),
         ("kafka = 'a:1'\n", "setting 'kafka'"),
+        ("lake = 5\n", "setting 'lake': 5 is no path: write it in quotes"),
     ],
 )
 def test_a_wrong_file_is_an_error(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from strandline.jobs.run.orphans import HeldLock
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.run.stream import PipelineStream
 from strandline.jobs.session.interpreter import Interpreter
-from strandline.state_store.errors import WriterBusy
+from strandline.state_store.errors import ObjectMissing, WriterBusy
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
@@ -69,6 +69,9 @@ def test_a_pipeline_that_is_dropped_before_the_lock_is_taken_does_not_run(
 
 
 def test_a_pipeline_that_is_not_there_gets_no_lock(settings: Settings, lake: LakeLayout) -> None:
+    with pytest.raises(ObjectMissing, match="there is no lake yet"):  # a wrong folder, before a wrong name
+        drain(settings, "p")
+    list(Interpreter(settings, "other").run(STREAM))
     with pytest.raises(PipelineMissing):
         drain(settings, "p")
     assert not lake.lock("p").exists()
