@@ -30,9 +30,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.catalog.relations import letters_of, stage_tables
+from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.produce import insert_rows
-from strandline.jobs.model.definitions import Source
-from strandline.jobs.model.errors import RefreshFailed
+from strandline.jobs.ingest.topics import open_log
+from strandline.jobs.model.definitions import OWNERSHIP_OPTIONS, Source
+from strandline.jobs.model.errors import InvalidQuery, RefreshFailed
 from strandline.jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings, load_settings
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import python_rows
@@ -52,6 +54,7 @@ from strandline.state_store.errors import StrandlineError
 from strandline.state_store.files import copy_to_disk, discard_folder, remove_folder
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.tablespec import WEIGHT
+from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -362,7 +365,32 @@ def prepared(settings: Settings, suite: Suite) -> Iterator[tuple[Bench, tuple[Ty
         template = Path(folder) / "template"
         scratch = scratch_settings(settings, template)
         pipelines = tuple(apply(file, scratch).pipeline for file in suite.files)
+        _own_foreign_sources(scratch)
         yield Bench(template, pipelines, scratch), typed(suite, Catalog(LakeLayout(template)))
+
+
+def _own_foreign_sources(settings: Settings) -> None:
+    """Read the rows of tables of others from topics of the lake, where tests put theirs.
+
+    Raises:
+        InvalidQuery: a table has no key, so no event could say which of its rows goes.
+    """
+    lake = LakeLayout(settings.lake)
+    catalog = Catalog(lake)
+    for each in catalog.definitions():
+        if not isinstance(each, Source) or origin_of(each.topic) is None:
+            continue
+        if each.kind == "table" and not each.key:
+            raise InvalidQuery(
+                sentence("a test cannot give rows of '{}': a table of others that has no KEY", Name(each.name)),
+                hint="declare KEY, or test the views over a table that has one",
+            )
+        own = {name: text for name, text in each.options.items() if name in OWNERSHIP_OPTIONS}
+        made = replace(
+            each, topic=each.name, key_format="JSON", value_format="JSON", read_only=False, partitions=1, options=own
+        )
+        catalog.replace(made)
+        open_log(settings, lake).ensure_topic(made.topic)
 
 
 def run_suite(bench: Bench, cases: Sequence[TypedCase], wanted: Sequence[Trial]) -> Iterator[TrialResult]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from strandline.jobs.ivm.refresh import refresh
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
@@ -153,3 +156,35 @@ def test_names_and_values_are_checked_before_anything_runs(
         pass
     assert said in str(refused.value)
     assert "'one', step 1" in str(refused.value)
+
+
+def foreign(folder: Path, key: str) -> Suite:
+    """A suite of a view over a Delta table that has rows."""
+    write_deltalake(
+        folder / "orders", pa.table({"id": [1], "shop": ["a"], "at": [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]})
+    )
+    (folder / "shop.sql").write_text(
+        f"CREATE TABLE orders WITH (DELTA = '{folder / 'orders'}'{key}, TIMESTAMP = 'at', OWNER = 'team:shop');"
+        "CREATE MATERIALIZED VIEW n AS SELECT shop, COUNT(*) AS n FROM orders GROUP BY shop;"
+    )
+    (folder / "shop.test.yaml").write_text("""
+tests:
+  - name: rows come and go
+    steps:
+      - given: {orders: [{id: 1, shop: b, at: 2026-01-01T00:00:00}, {id: 2, shop: b, at: 2026-01-02T00:00:00}]}
+        expect: {n: {rows: [{shop: b, n: 2}]}}
+      - given: {orders: [!delete {id: 2}]}
+        expect: {n: {rows: [{shop: b, n: 1}]}}
+""")
+    return read_suite(folder / "shop.sql")
+
+
+def test_rows_of_a_delta_table_are_given_too_and_its_own_are_not_read(tmp_path: Path, settings: Settings) -> None:
+    found = outcomes(foreign(tmp_path, ", KEY = 'id'"), settings, trials(2, 7, kills=False, duckdb=True, spark=False))
+    assert [each.faults for each in found] == [()] * 3
+    assert DeltaTable(tmp_path / "orders").version() == 0
+
+
+def test_no_rows_are_given_to_a_table_of_others_without_a_key(tmp_path: Path, settings: Settings) -> None:
+    with pytest.raises(InvalidQuery, match="no KEY"):
+        outcomes(foreign(tmp_path, ""), settings, WITHOUT_JVM)
