@@ -167,6 +167,14 @@ class Ownership:
         )
 
 
+def written_elsewhere(source: Source) -> str:
+    """What to do instead of writing into a source of others, in words."""
+    if source.change_stream:
+        return f"its rows are those of a table in a database, whose changes Debezium writes to '{source.topic}'"
+    what = "" if source.foreign else "its topic "
+    return f"others write {what}'{source.upstream}', and the next run reads what they wrote"
+
+
 def without_ownership(options: Mapping[str, str]) -> dict[str, str]:
     """Leave out the options on which no row depends: those of ownership and retention. Expectations with quarantine do
     keep rows out, but they are in the view's fingerprint."""

@@ -9,6 +9,7 @@ Several definitions are rebuilt together: two sources that are broken both, and 
 
 from __future__ import annotations
 
+import logging
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from strandline.jobs.model.stage import Stage
     from strandline.jobs.run.schedule import RefreshUnit
     from strandline.jobs.run.stream import PipelineStream
+
+log = logging.getLogger("strandline")
 
 
 # The plan of a rebuild: what is read again, computed anew or begun anew, and who follows. Nothing is changed by it.
@@ -454,7 +457,11 @@ def _read_again(stream: PipelineStream, sources: Sequence[Source], steps: Steps)
         check_kept(settings, lake, source)
     # All of them first: what reads two of them cannot follow as long as one is broken.
     names = (table for source in sources for table in tables.own_tables(source))
-    aside = {table for table in names if set_aside(lake, table) is not None}
+    moved = {table: set_aside(lake, table) for table in names}
+    for table, folder in moved.items():
+        if folder is not None:
+            log.warning("what '%s' held is kept in %s", table, folder)
+    aside = {table for table, folder in moved.items() if folder is not None}
     waiting = sum(lag(source, lake, open_log(settings, lake)) for source in sources)
     topics = " and ".join(f"'{topic}'" for topic in dict.fromkeys(source.topic for source in sources))
     one = topics.count(" and ") == 0
@@ -464,7 +471,8 @@ def _read_again(stream: PipelineStream, sources: Sequence[Source], steps: Steps)
     for source in sources:
         head = reader.head(lake.table(tables.event_log(source)))
         found = f"{0 if head is None else head.record.rows:,}"
-        steps.done(sentence("{} events are in '{}'", found, Name(tables.event_log(source))))
+        verb = " is" if found == "1" else "s are"
+        steps.done(sentence("{} event{} in '{}'", found, verb, Name(tables.event_log(source))))
     return aside
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from strandline.jobs.model import types as t
-from strandline.jobs.model.definitions import Source
+from strandline.jobs.model.definitions import Source, written_elsewhere
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.types import MAX_PRECISION
 from strandline.jobs.serve.results import cell
@@ -117,7 +117,7 @@ def source_named(name: str, catalog: Catalog) -> Source:
         )
     if found.read_only:
         raise InvalidQuery(
-            sentence("'{}' is a SOURCE: it is read only", Name(found.name)), hint="others write its topic"
+            sentence("'{}' is a SOURCE: it is read only", Name(found.name)), hint=written_elsewhere(found)
         )
     return found
 

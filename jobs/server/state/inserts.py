@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.ingest.produce import append_records, encode_rows
 from strandline.jobs.ingest.topics import open_log
+from strandline.jobs.model.definitions import written_elsewhere
 from strandline.jobs.serve.errors import KeyReused, RequestRefused
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint
@@ -93,7 +94,7 @@ class Inserts:
         """
         if source.read_only:
             raise RequestRefused(
-                sentence("'{}' is a SOURCE: it is read only", Name(source.name)), hint="others write its topic"
+                sentence("'{}' is a SOURCE: it is read only", Name(source.name)), hint=written_elsewhere(source)
             )
         records = encode_rows(source, rows, self._settings, self._lake)
         try:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ivm.compiled import compiled
-from strandline.jobs.model.definitions import InsertQuery, Source, View
+from strandline.jobs.model.definitions import InsertQuery, Source, View, written_elsewhere
 from strandline.jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from strandline.jobs.model.stage import MapStage, Plan
 from strandline.jobs.model.stage_columns import relation_of
@@ -132,7 +132,9 @@ def _target(statement: InsertSelect, catalog: Catalog) -> Source | View:
         _check_view(found)
         check_quarantine_of_target(found)
     elif found.read_only:
-        raise InvalidQuery(sentence("'{}' is a SOURCE: it is read only", Name(found.name)))
+        raise InvalidQuery(
+            sentence("'{}' is a SOURCE: it is read only", Name(found.name)), hint=written_elsewhere(found)
+        )
     header = next((column for column in found.columns if column.part == "headers"), None)
     if header is not None:
         raise InvalidQuery(

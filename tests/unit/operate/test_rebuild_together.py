@@ -90,6 +90,7 @@ def test_two_sources_are_rebuilt_together(shop: Settings, lake: LakeLayout, capl
     code, _, err = invoke("rebuild", "sales", "prices")
     assert code == 0, err
     assert [each for each in caplog.messages if "stopped" in each] == []  # of what it is about to compute
+    assert any(each.startswith(f"what 'sales' held is kept in {lake.aside}") for each in caplog.messages)
     assert all_rows(shop) == before
     assert broken(shop) == []
     drain(shop, "shop", in_driver=True)

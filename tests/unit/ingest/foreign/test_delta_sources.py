@@ -186,8 +186,9 @@ def test_the_lineage_begins_with_the_foreign_table(world: World) -> None:
 def test_nothing_is_written_there(world: World) -> None:
     world.run("CREATE TABLE t WITH (DELTA = '@', KEY = 'id')")
     for text in ("INSERT INTO t (id, n) VALUES (1, 1)", "DELETE FROM t WHERE id = 1"):
-        with pytest.raises(InvalidQuery, match="is a SOURCE"):
+        with pytest.raises(InvalidQuery, match="is a SOURCE") as refused:
             world.run(text)
+        assert str(refused.value).endswith(f"others write '{world.theirs}', and the next run reads what they wrote")
     with pytest.raises(UnknownName, match="column 'x'"):
         world.run("ALTER TABLE t ADD COLUMN x INT")
     world.drain()
