@@ -15,7 +15,7 @@ from strandline.jobs.ingest.foreign.table import origin_of
 from strandline.jobs.ingest.logs.foreign_log import PLACES
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets, topics_of
 from strandline.jobs.model import tables
-from strandline.jobs.model.errors import ForeignChanged, RecordsReplaced, TopicReplaced, TopicsElsewhere
+from strandline.jobs.model.errors import ForeignChanged, RecordsReplaced, TopicMissing, TopicReplaced, TopicsElsewhere
 from strandline.state_store.delta.reader import head
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import create, make_folder
@@ -243,7 +243,7 @@ def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[s
         TopicReplaced: the event log or the dead letters of a source come from another topic of that name.
         ForeignChanged: a version of a table of others that was read is another one now.
     """
-    ids = {topic: log.identity(topic).id for topic in topics_of(sources)}
+    ids = {topic: _id_of(topic, sources, lake, log) for topic in topics_of(sources)}
     for source in sources:
         # Both tables: dead letters are committed first, so after a kill they may be all that there is.
         for table in (tables.event_log(source), tables.dead_letters(source.name)):
@@ -253,6 +253,27 @@ def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[s
     # Of Kafka's the run itself looks, once a leader is there for each partition.
     check_same_records([each for each in sources if origin_of(each.topic) is not None], lake, log, {})
     return ids
+
+
+def _id_of(topic: str, sources: Sequence[Source], lake: LakeLayout, log: Log) -> str:
+    """Raises TopicMissing: a topic of which events were read needs more than to be made again."""
+    try:
+        return log.identity(topic).id
+    except TopicMissing as error:
+        read = [
+            each for each in sources if each.topic == topic and head(lake.table(tables.event_log(each))) is not None
+        ]
+        if not read or origin_of(topic) is not None:
+            raise
+        raise TopicMissing(
+            sentence("{}, and events were read from it: it was deleted", error.message),
+            where=error.where,
+            hint=sentence(
+                "make it again, and type: strandline rebuild {}, which reads the new one from its first record; the "
+                "events of the old one are set aside then",
+                Name(read[0].name, shlex.quote),
+            ),
+        ) from error
 
 
 def check_all_same(wanted: Mapping[str, str], log: Log) -> LeaderEpochs:

@@ -85,3 +85,15 @@ def test_a_partition_that_is_gone_is_named(lake: LakeLayout) -> None:
     committed = {"events": committed_offsets(EVENTS, lake)}
     with pytest.raises(OffsetsVanished, match="no partition 2 any more, and 7 records"):
         start_offsets([EVENTS], committed, _made(lake, 3, partitions=2))
+
+
+def test_a_topic_that_was_read_and_is_gone_was_deleted(lake: LakeLayout) -> None:
+    """To make it again is not enough then: that would be another one."""
+    with pytest.raises(TopicMissing) as never_there:
+        current_ids([EVENTS], lake, LocalLog(lake))
+    assert "CREATE" in (never_there.value.hint or "")
+    commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
+    shutil.rmtree(on_disk(lake.topic("events")))
+    with pytest.raises(TopicMissing, match="events were read from it: it was deleted") as deleted:
+        current_ids([EVENTS], lake, LocalLog(lake))
+    assert "type: strandline rebuild events" in (deleted.value.hint or "")
