@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from strandline.jobs.catalog.catalog import Catalog
+from strandline.jobs.ingest.event_logs import begin_empty
 from strandline.jobs.ingest.logs.foreign_log import check_readable
 from strandline.jobs.ingest.topics import lag, open_log
 from strandline.jobs.ivm.refresh.context import Owner
@@ -469,6 +470,8 @@ def _read_again(stream: PipelineStream, sources: Sequence[Source], steps: Steps)
     stream.watch = steps.micro_batch
     stream.read_again(sources)
     for source in sources:
+        if tables.event_log(source) in aside and reader.head(lake.table(tables.event_log(source))) is None:
+            begin_empty(source, lake, stream.context.writer)  # else what reads it would keep the rows of former events
         head = reader.head(lake.table(tables.event_log(source)))
         found = f"{0 if head is None else head.record.rows:,}"
         verb = " is" if found == "1" else "s are"

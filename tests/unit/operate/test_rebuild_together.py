@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -180,6 +181,20 @@ def test_a_view_needs_what_it_reads(shop: Settings, lake: LakeLayout) -> None:
     with pytest.raises(ForeignWrite, match="'sales' is not ours"):
         rebuild(shop, "paid")
     rebuild(shop, "paid", "sales")
+    assert broken(shop) == []
+
+
+def test_views_follow_a_topic_that_was_made_anew_and_is_empty_still(shop: Settings, lake: LakeLayout) -> None:
+    text = """CREATE STREAM lone (n INT) WITH (KAFKA_TOPIC = 'lone', PARTITIONS = 1);
+    CREATE MATERIALIZED VIEW of_lone AS SELECT n, COUNT(*) AS times FROM lone GROUP BY n;
+    INSERT INTO lone VALUES (1), (2);"""
+    list(Interpreter(shop, "shop").run(text))
+    drain(shop, "shop", in_driver=True)
+    assert len(rows(shop, "of_lone")) == 2
+    shutil.rmtree(on_disk(lake.topic("lone")))
+    open_log(shop, lake).ensure_topic("lone", 1)
+    rebuild(shop, "lone")
+    assert rows(shop, "of_lone") == []
     assert broken(shop) == []
 
 
