@@ -250,8 +250,12 @@ def not_kept(path: LakePath, table: str, version: int | None) -> Never:
             moment = dt.datetime.fromtimestamp(log.read_commit(path, kept[0]).timestamp / 1000, dt.UTC)
             since = f", since {moment.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
         span = f"versions {kept[0]} to {kept[-1]} are{since}"
-    what = "what it was then" if version is None else f"version {version}"
-    raise VersionNotKept(f"{what} of '{table}' is not kept any more: {span}", hint="read one of these")
+    if version is None and kept and kept[0] == 0:
+        what = f"'{table}' was not there yet"
+    else:
+        named = f"what '{table}' was then" if version is None else f"version {version} of '{table}'"
+        what = f"{named} is not kept any more"
+    raise VersionNotKept(f"{what}: {span}", hint="read one of these")
 
 
 def _have_newest_key(path: LakePath, *versions: int) -> bool:
