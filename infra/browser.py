@@ -73,7 +73,7 @@ class Page:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def until(self, script: str) -> None:
+    def until(self, script: str, seconds: float = _PATIENCE_SECONDS) -> None:
         """Wait until an expression is true.
 
         Raises:
@@ -82,11 +82,12 @@ class Page:
         _wait(
             lambda: self.value(f"Boolean({script})"),
             lambda: f"{script}: {self.problems} {self.value('document.body.innerText')}",
+            seconds,
         )
 
-    def shows(self, *words: str) -> None:
-        """Wait until all of these are among the words of the page."""
-        self.until(f"{json.dumps(words)}.every(each => document.body?.innerText.includes(each))")
+    def shows(self, *words: str, seconds: float = _PATIENCE_SECONDS) -> None:
+        """Wait until all of these are among the words of the page. Raises TimeoutError: they are not."""
+        self.until(f"{json.dumps(words)}.every(each => document.body?.innerText.includes(each))", seconds)
 
     def click(self, words: str) -> None:
         """Click the first button or link with exactly these words, as soon as there is one that may be clicked."""
@@ -122,8 +123,8 @@ class Page:
                 self.problems.append(str(message["params"]["entry"]["text"]))
 
 
-def _wait(condition: Callable[[], object], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+def _wait(condition: Callable[[], object], what: Callable[[], str], seconds: float = _PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
             raise TimeoutError(what())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +49,9 @@ UNEXPECTED = "1 of 2 rows are unexpected: 140"
 _TABLES: Final = 12
 """Assets that are materialized: all but the two topics."""
 _RELOAD_SECONDS: Final = 2.0
+_LOOKED_AT_SECONDS: Final = 15.0
+"""A page of Dagster's has loaded after 3 s on a quiet machine."""
+_LOADED_AGAIN: Final = 4
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +93,16 @@ def order(folder: Path, *rows: str) -> None:
 
 
 def looked_at(page: Page, dagster: Dagster, path: str, *words: str) -> str:
-    """Open a page; its words, as soon as these are among them."""
+    """Open a page; its words, as soon as these are among them.
+
+    A page that was opened too early is loaded again: by itself it looks once a minute, or never.
+    """
     page.open(f"{dagster.url}/{path}", 1600, 1400)
+    for _ in range(_LOADED_AGAIN):
+        with suppress(TimeoutError):
+            page.shows(*words, seconds=_LOOKED_AT_SECONDS)
+            break
+        page.call("Page.reload")
     page.shows(*words)
     return str(page.value("document.body.innerText"))
 
