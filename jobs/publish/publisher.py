@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.topics import check_kind
 from strandline.jobs.model.definitions import View
-from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.errors import EncodeFailed, InvalidQuery
 from strandline.jobs.publish.encoder import Encoder, RecordOrigin, live_records, newest_generation
 from strandline.jobs.publish.topic import Position, published, published_views, topic_as_source
 from strandline.state_store.commits import Head
@@ -180,7 +180,7 @@ class Publisher:
                 anew.
             TopicTaken: the topic has records of others. Nothing was written.
             PublisherFenced: another publisher has begun.
-            EncodeFailed: a row cannot be written in the topic's format. Versions before it may have been.
+            EncodeFailed: a row of the head cannot be written in the topic's format. Versions before it may have been.
             CorruptState, ForeignWrite, VersionGone: the table is broken.
             Others: as of `ChangelogTopic`.
         """
@@ -200,6 +200,10 @@ class Publisher:
                 records, writes = self._write_changes(plan, generation)
             except VersionGone:
                 # The lease came too late: what remains to be said is said by the rows.
+                way = "difference"
+            except EncodeFailed:
+                # A version on the way has a row that the format cannot hold. If the head has none, that is said.
+                self._check_rows(plan.head)
                 way = "difference"
         if way == "difference":
             records, writes = records + self._write_difference(plan.head, generation), writes + 1
@@ -258,6 +262,14 @@ class Publisher:
                 changes = rows.changes_of(self._table, commit, schema)
                 origin = RecordOrigin(position.at.table, position.generation, commit.version)
                 yield from self._encoder.changes(changes, origin, commit.timestamp)
+
+    def _check_rows(self, head: Head) -> None:
+        """Check, before the topic is read, that the format can hold the rows. Raises EncodeFailed: it cannot."""
+        import pyarrow as pa
+
+        for batch in reader.scan(self._table, head.version):
+            for _ in self._encoder.pairs(pa.Table.from_batches([batch])):
+                pass
 
     def _write_difference(self, head: Head, generation: int) -> int:
         """Write what the rows at the head have and the topic has not, and tombstones for what only the topic has."""

@@ -263,6 +263,10 @@ def _not_json(expected: Expected) -> bool:
     def strange(value: Any) -> bool:
         if isinstance(value, float):
             return not math.isfinite(value)
+        if isinstance(value, list | tuple):
+            return any(map(strange, value))
+        if isinstance(value, dict):
+            return any(map(strange, (*value, *value.values())))
         return isinstance(value, dt.datetime) and value.microsecond % 1000 != 0
 
     return any(strange(value) for row in expected.values for value in row)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from types import SimpleNamespace
 
 import pytest
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record
+from strandline.jobs.model.definitions import View
+from strandline.jobs.model.errors import EncodeFailed, ViewsStopped
 from strandline.jobs.model.settings import Settings
-from strandline.jobs.publish.publisher import open_publisher
-from strandline.jobs.publish.topic import PublisherFenced, TopicTaken
+from strandline.jobs.publish.encoder import decoded_rows, live_records
+from strandline.jobs.publish.publisher import open_publisher, registry_of
+from strandline.jobs.publish.topic import PublisherFenced, TopicTaken, topic_as_source
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store import leases
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import make_checkpoint
@@ -20,6 +25,7 @@ from strandline.state_store.delta.heads import set_aside
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.errors import TableMissing
 from strandline.state_store.files import remove_file
+from strandline.state_store.layout import LakeLayout
 from strandline.state_store.leases import ReaderLease, living
 from tests.support.published_lake import VIEWS, PublishedLake
 
@@ -159,3 +165,33 @@ def test_what_others_wrote_is_not_deleted(made: PublishedLake, duckdb_engine: Du
     with pytest.raises(TopicTaken, match="no view published"):
         made.publish("by_town")
     assert topics.end_offsets("by_town") == {0: 1}
+
+
+def test_a_row_that_the_format_cannot_hold_stops_the_topic_until_it_is_gone(
+    settings: Settings, lake: LakeLayout
+) -> None:
+    """Found by the property over paths: the versions on the way to the head were tried for ever, that one too."""
+    session = Interpreter(settings, "shop")
+
+    def published(*statements: str) -> int | None:
+        list(session.run("\n".join(statements)))
+        with suppress(ViewsStopped):
+            drain(settings, "shop")
+        with closing(open_publisher(settings, "times")) as publisher, suppress(EncodeFailed):
+            return publisher.catch_up().version
+        return None
+
+    assert published(
+        "CREATE TABLE t (id INT PRIMARY KEY, x VARCHAR);",
+        "CREATE MATERIALIZED VIEW times WITH (KAFKA_TOPIC = 'times') AS SELECT id, CAST(x AS TIMESTAMP) AS at FROM t;",
+        "INSERT INTO t VALUES (1, '2024-05-01T10:00');",
+    )
+    assert published("INSERT INTO t VALUES (2, '2024-05-01T10:00:00.000001');") is None
+    assert published("INSERT INTO t VALUES (3, '2024-05-01T11:00');") is None
+    assert published("INSERT INTO t VALUES (2, '2024-05-01T12:00');") == 4
+    view = session.catalog.get("times")
+    assert isinstance(view, View)
+    source = topic_as_source(view)
+    live = live_records(LocalLog(lake), "times", "times", lambda value: value)
+    rows = decoded_rows(live, source, registry_of(settings, lake)).to_pylist()
+    assert {row["id"]: row["at"].hour for row in rows} == {1: 10, 2: 12, 3: 11}
