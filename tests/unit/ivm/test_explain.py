@@ -39,8 +39,16 @@ def test_maintenance_says_what_is_looked_up_and_what_is_scanned(catalog: Catalog
     text = explained("EXPLAIN MAINTENANCE whole", catalog)
     assert "  looks up self_old by (v)\n  looks up new_t by (v)" in text
     joined = explained("EXPLAIN MAINTENANCE SELECT t.k, s.v FROM t FULL JOIN s ON t.k = s.k", catalog)
-    assert "scans" in joined
-    assert "a RIGHT or FULL join keeps rows that meet nothing" in joined
+    assert "  looks up old_t by (k)\n  looks up old_s by (k)" in joined
+    assert "scans" not in joined
+    for query, why in (
+        ("SELECT t.k, s.v FROM t FULL JOIN s ON t.k < s.k", "no equality of columns finds them"),
+        (
+            "SELECT t.k, s.v FROM t FULL JOIN s ON t.k = s.k FULL JOIN t AS u ON u.v = s.v",
+            "a RIGHT or FULL join keeps rows that meet nothing",
+        ),
+    ):
+        assert f"  scans    old_t: {why}" in explained(f"EXPLAIN MAINTENANCE {query}", catalog)
 
 
 def test_stages_calls_and_state_are_named(catalog: Catalog) -> None:
