@@ -119,6 +119,11 @@ class Inputs:
         """The aliases under which the columns of the parts are read."""
         return {alias for part in self.parts for alias in part.aliases}
 
+    @property
+    def items(self) -> set[str]:
+        """The names of the columns that parts are read by where they have others: an item of UNNEST has no alias."""
+        return {each.name for part in self.parts for each in part.read.values()}
+
     def resolve(self, column: exp.Column) -> Typed:
         """Resolve a name to a column, qualified with its input's alias.
 

@@ -154,8 +154,8 @@ def flat(alias: str, column: str) -> str:
 def _outside_lambdas(expression: exp.Expression) -> exp.Expression:
     """The expression with the queries that stand in its lambda functions before the outermost of these."""
     made = exp.Paren(this=expression.copy())
-    while (found := next(filter(_in_lambda, made.find_all(NestedQuery)), None)) is not None:
-        function = [each for each in _ancestors(found) if isinstance(each, exp.Lambda)][-1].parent
+    while (around := next(filter(None, map(_outermost_lambda, made.find_all(NestedQuery))), None)) is not None:
+        function = around.parent
         assert function is not None
         inside, item = function.copy(), exp.to_identifier("__q")
         values = list(dict.fromkeys(each.copy() for each in inside.find_all(NestedQuery)))
@@ -169,14 +169,11 @@ def _outside_lambdas(expression: exp.Expression) -> exp.Expression:
     return inner
 
 
-def _in_lambda(node: exp.Expr) -> bool:
-    return any(isinstance(each, exp.Lambda) for each in _ancestors(node))
-
-
-def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
-    while (parent := node.parent) is not None:
-        yield parent
-        node = parent
+def _outermost_lambda(node: exp.Expr) -> exp.Lambda | None:
+    found, inner = None, node.find_ancestor(exp.Lambda)
+    while inner is not None:
+        found, inner = inner, inner.find_ancestor(exp.Lambda)
+    return found
 
 
 Change = Callable[[exp.Expression], exp.Expression]

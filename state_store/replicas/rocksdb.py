@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from strandline.state_store.replicas.store import Write
 
 
+_RESTORED: Final = "remove its folder; it is restored from the table"
+
 # RocksDB's errors as ours. Its binding raises plain exceptions; what went wrong is the beginning of the text.
 
 
@@ -43,7 +45,7 @@ def ours(error: Exception, path: Path) -> Exception:
     if "LOCK" in text or "lock hold" in text:
         return WriterBusy(about, where=str(path), hint="one process has a replica's folder; stop the other one")
     if text.startswith("Corruption"):
-        return CorruptState(about, where=str(path), hint="remove its folder; it is restored from the table")
+        return CorruptState(about, where=str(path), hint=_RESTORED)
     if text.startswith("IO error"):
         return DiskFailed(about, where=str(path), hint="see that there is space, then open it again")
     return StorageUnavailable(about, where=str(path), hint="open it again")
@@ -191,7 +193,7 @@ def _check_manifest(path: Path) -> None:
         _, length, kind = _HEADER.unpack_from(data, place)
         if not (1 <= kind <= 4 or length == kind == 0):
             about = f"the replica '{path.name}': its manifest has a record of kind {kind}"
-            raise CorruptState(about, where=str(path), hint="remove its folder; it is restored from the table")
+            raise CorruptState(about, where=str(path), hint=_RESTORED)
         place += left if kind == 0 else _HEADER.size + length
 
 

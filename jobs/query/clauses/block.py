@@ -278,7 +278,7 @@ class _Reader:
         found = self._alias(node)
         if found is None:
             return None
-        items = {each.name for part in self._inputs.parts for each in part.read.values()}
+        items = self._inputs.items
         # The value of a function OVER a window, and an item of EXPLODE, have no input before them.
         of_rows = all(each.table or each.name in items for each in found.expression.find_all(exp.Column))
         aggregated = any(self._calls.call_of(each) is not None for each in found.expression.walk())

@@ -99,7 +99,7 @@ def read_groups(
 
 def _all_groups(inputs: Inputs, outputs: tuple[Output, ...], calls: Calls, *, constants: bool) -> tuple[Typed, ...]:
     """GROUP BY ALL: what the SELECT list has of columns that are not aggregated, each once; constants are no groups."""
-    items = {each.name for part in inputs.parts for each in part.read.values()}
+    items = inputs.items
     found: dict[str, Typed] = {}
     for output in outputs:
         expression = output.expression.unnest()

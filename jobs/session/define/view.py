@@ -72,6 +72,7 @@ from strandline.jobs.session.define.options import check_columns, error, has_odd
 from strandline.jobs.session.define.source import check_name
 from strandline.jobs.session.define.view_options import (
     RETENTION,
+    RETENTION_MS,
     check_columns_of,
     check_formats,
     check_quarantine,
@@ -223,7 +224,7 @@ def _with_retention(statement: CreateView, tree: exp.Query, query: Query, option
         OptionRefused: no column says how old a row is.
     """
     given = {option.name: option for option in statement.options}
-    option = given.get(RETENTION) or given[f"{RETENTION}_MS"]
+    option = given.get(RETENTION) or given[RETENTION_MS]
     if statement.kind is not None:
         what = f"{option.name} in CREATE STREAM or TABLE is not supported: rows leave by the clock"
         raise error(NotSupported, option, what, "CREATE MATERIALIZED VIEW … AS")

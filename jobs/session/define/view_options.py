@@ -83,7 +83,7 @@ _TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
 RETENTION: Final = "RETENTION"
 """The option that says how old the rows of a view may grow, as a text that INTERVAL takes; RETENTION_MS says the same
 in milliseconds."""
-_RETENTION_MS = RETENTION_OPTIONS[0]
+RETENTION_MS: Final = RETENTION_OPTIONS[0]
 _MOST_BYTES = 1 << 50
 """More is a typing error: no machine has it."""
 
@@ -95,10 +95,10 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
         OptionRefused: an option is unknown or has a wrong value.
         NotSupported: an option or value that is not supported yet.
     """
-    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, RETENTION, _RETENTION_MS, *OWNERSHIP_OPTIONS)
+    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, RETENTION, RETENTION_MS, *OWNERSHIP_OPTIONS)
     given = allowed(options, known, "a view")
     check_one_way(given)
-    kept = _retention(given.pop(RETENTION, None), given.pop(_RETENTION_MS, None))
+    kept = _retention(given.pop(RETENTION, None), given.pop(RETENTION_MS, None))
     read = {name: _value(option) for name, option in given.items()}
     return read if kept is None else {**read, RETENTION: kept}
 
