@@ -3,8 +3,10 @@
 | op | checks | when |
 | --- | --- | --- |
 | `PIPELINE__health_checks` | state, freshness, dead letters, late rows: from commits | after each drain, every hour |
-| `PIPELINE__expectations` | what EXPECT says, by Great Expectations | after each drain |
+| `PIPELINE__expectations` | what EXPECT says, by Great Expectations | after each drain, every hour |
 | `PIPELINE__proofs` | equal to recomputation, changelog folds, digest, counts: all rows are read | every night |
+
+Beside a stream the first two are made as its rows change: `orchestration.told_checks`.
 
 Health checks also look how far each changelog topic is: an observation of the topic's asset, not a check.
 
@@ -126,19 +128,36 @@ def cheap_evaluations(
 
     For a step that does not materialize all of its assets: Dagster leaves out the checks' own steps after it.
     """
-    signs = _signs(settings)
+    yield from health_evaluations([each for each in definitions if isinstance(each, View)], translator, settings)
     for each in definitions:
-        if isinstance(each, InsertQuery):
-            continue
-        key = translator.key_of(each.name)
-        if isinstance(each, View):
-            for name in HEALTH_CHECKS:
-                yield evaluation_of(signs.check(each, name), key)
-        wanted = Ownership.read(each.options).expectations
-        if wanted:
-            about, verdicts = _validated(settings, each.name, wanted)
-            for one, verdict in zip(wanted, verdicts, strict=True):
-                yield evaluation_of(verdict, key, about, blocking=one.blocking)
+        if not isinstance(each, InsertQuery):
+            yield from expectation_evaluations(each, translator, settings)
+
+
+def health_evaluations(
+    views: Sequence[View], translator: Translator, settings: Settings
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """The evaluations of the health checks of some views."""
+    signs = _signs(settings)
+    for view in views:
+        for name in HEALTH_CHECKS:
+            yield evaluation_of(signs.check(view, name), translator.key_of(view.name))
+
+
+def expectation_evaluations(
+    definition: Source | View, translator: Translator, settings: Settings
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """The evaluations of what a definition expects."""
+    wanted = expectations_of(definition)
+    if wanted:
+        about, verdicts = _validated(settings, definition.name, wanted)
+        for one, verdict in zip(wanted, verdicts, strict=True):
+            yield evaluation_of(verdict, translator.key_of(definition.name), about, blocking=one.blocking)
+
+
+def expectations_of(definition: Source | View) -> Sequence[Expectation]:
+    """What EXPECT says of a definition."""
+    return Ownership.read(definition.options).expectations
 
 
 def _signs(settings: Settings) -> HealthChecks:

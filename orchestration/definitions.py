@@ -35,7 +35,8 @@ from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, p
 from strandline.orchestration.launch import DrainClient, drain_command
 from strandline.orchestration.operations import check_job, compact_job, lake_jobs, made_by, schedules
 from strandline.orchestration.sensors import Shown, alert_sensor, commit_sensor, last_told, tables_of
-from strandline.orchestration.streaming import keeper, stream_job
+from strandline.orchestration.streaming import StreamChecks, keeper, stream_job
+from strandline.orchestration.told_checks import CheapChecks
 from strandline.orchestration.translator import Translator
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import CorruptState
@@ -185,14 +186,25 @@ def _pipeline_of(
         tags={"strandline/mode": "drain"},
     )
     views = [each for each in definitions if isinstance(each, View)]
+    drills = pipeline_drills(name, views, translator, settings)
+    of_assets = _by_asset([*checks.all, *([drills] if drills is not None else [])])
+    beside = StreamChecks(of_assets, partial(CheapChecks, definitions, translator, settings))
     return _Pipeline(
-        Shown(name, specs, {view.name: translator.key_of(view.name) for view in views}),
+        Shown(name, specs, {view.name: translator.key_of(view.name) for view in views}, of_assets),
         assets,
         checks,
-        pipeline_drills(name, views, translator, settings),
+        drills,
         drain,
-        stream_job(name, specs, topics, definitions, settings),
+        stream_job(name, specs, topics, definitions, settings, checks=beside),
     )
+
+
+def _by_asset(checks: Iterable[dg.AssetChecksDefinition]) -> dict[dg.AssetKey, list[dg.AssetCheckKey]]:
+    """{asset: its checks}."""
+    found: dict[dg.AssetKey, list[dg.AssetCheckKey]] = {}
+    for key in sorted(key for each in checks for key in each.check_keys):
+        found.setdefault(key.asset_key, []).append(key)
+    return found
 
 
 def _refresh_job(pipelines: Sequence[_Pipeline]) -> UnresolvedAssetJobDefinition:
@@ -260,6 +272,7 @@ def _jobs_of_the_lake(
     """The jobs over all pipelines."""
     shown = {table: key for pipeline in pipelines for table, key in pipeline.tables().items()}
     signs = [each.checks.health_checks for each in pipelines if each.checks.health_checks is not None]
+    expecting = [each.checks.expectations for each in pipelines if each.checks.expectations is not None]
     proofs = [each.checks.proofs for each in pipelines if each.checks.proofs is not None]
     drills = [each.drills for each in pipelines if each.drills is not None]
     checking = [
@@ -268,6 +281,7 @@ def _jobs_of_the_lake(
             signs,
             "Whether every view goes on, how fresh it is, and what was left out: from commits alone.",
         ),
+        check_job("expectations", expecting, "What EXPECT says of every view, by Great Expectations: reads all rows."),
         check_job("proofs", proofs, "Every view against its SQL, its changelog and its digest: reads all rows."),
         check_job("drills", drills, "Every recovery of every view, rehearsed on copies and measured."),
     ]

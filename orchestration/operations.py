@@ -100,12 +100,19 @@ def _lines(printed: Sequence[dict[str, Any]]) -> str:
 # | job | when (UTC) | what |
 # | --- | --- | --- |
 # | `health_checks` | every hour | state, freshness, dead letters, late rows of every view; also after each drain |
+# | `expectations` | every hour, at a quarter past | what EXPECT says; fails where a blocking one does |
 # | `compact` | every hour, at half past | plans, then does what is due; nothing due costs one look at each log |
 # | `backup` | 02:00 | an incremental backup, where the settings name a destination |
 # | `proofs` | 03:00 | every view against its SQL, its changelog and its digest: reads all rows |
 # | `drills` | 04:00 | every recovery of every view, on copies |
 
-_CRON = {"health_checks": "0 * * * *", "compact": "30 * * * *", "proofs": "0 3 * * *", "drills": "0 4 * * *"}
+_CRON = {
+    "health_checks": "0 * * * *",
+    "expectations": "15 * * * *",
+    "compact": "30 * * * *",
+    "proofs": "0 3 * * *",
+    "drills": "0 4 * * *",
+}
 # Before the drills, which restore what it has made.
 _BACKUP = {"backup": "0 2 * * *"}
 

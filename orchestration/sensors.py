@@ -5,7 +5,7 @@ killed before it could report.
 
     commits of a table since the version that was told last ──> one materialization of each asset of the table
     a view's state (held, stopped, damaged) that changed,    ──> an evaluation of its check `state`
-    or is that of a version which was just told
+    or is that of a version which was just told                 (and what other checks said last: see `told_checks`)
 
 The lake is the only truth. The cursor merely spares looking twice: what was told last of a table is the version in its
 last materialization. A table of a pipeline that a run of Dagster's is at work on is left to that run until it ends.
@@ -35,10 +35,6 @@ from typing import Any, Final
 
 import dagster as dg
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
 
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Severity, Source
@@ -58,6 +54,7 @@ from strandline.orchestration.assets import (
     table_of,
     with_defined,
 )
+from strandline.orchestration.told_checks import Made, ToldChecks, last_evaluation
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
@@ -105,11 +102,13 @@ class Shown:
     Attributes:
         specs: its assets.
         views: {view: the asset that has its checks}.
+        checks: {asset: its checks}.
     """
 
     pipeline: str
     specs: Sequence[dg.AssetSpec]
     views: Mapping[str, dg.AssetKey]
+    checks: Mapping[dg.AssetKey, Sequence[dg.AssetCheckKey]]
 
 
 @dataclass
@@ -169,6 +168,7 @@ def _events(
     views = {view: key for each in free for view, key in each.views.items()}
     logs = {tables.dead_letters(s.name): tables.event_log(s) for s in definitions if isinstance(s, Source)}
     names = list(dict.fromkeys((*shown, *views)))
+    told = ToldChecks(instance, {key: checks for each in free for key, checks in each.checks.items()})
     begin = names.index(cursor.first) if cursor.first in names else 0
     for number, name in enumerate((*names[begin:], *names[:begin])):
         if number and time.monotonic() - began > _TICK_SECONDS:
@@ -179,8 +179,8 @@ def _events(
         log_of = logs.get(name) if name in shown and name not in cursor.told else None
         if log_of is not None and delta_log.newest_version(lake.table(log_of)) is not None:
             yield from _of_none(instance, name, shown[name], cursor)
-        if name in views:
-            yield from _of_state(name, views[name], hindrances, cursor, anew=bool(rows))
+        states = _of_state(name, views[name], hindrances, cursor, anew=bool(rows)) if name in views else {}
+        yield from told.beside([row.asset_key for row in rows], states)
 
 
 def _of_table(
@@ -224,16 +224,15 @@ def _of_none(
             )
 
 
-def _of_state(
-    view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Cursor, *, anew: bool
-) -> Iterator[dg.AssetCheckEvaluation]:
-    """The check `state`: when it is another than before, and `anew` with each version of the view that is told, since
-    Dagster shows a check as not evaluated that is older than its asset's materialization."""
+def _of_state(view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Cursor, *, anew: bool) -> Made:
+    """The check `state`: when it is another than before, and `anew` with each version of the view that is told."""
     found = hindrances.of(view)
     state = "goes on" if found is None else f"{found.state}: {found.why}"
-    if anew or cursor.states.get(view, "goes on") != state:
-        cursor.states[view] = state
-        yield evaluation_of(state_verdict(found), key)
+    if not anew and cursor.states.get(view, "goes on") == state:
+        return {}
+    cursor.states[view] = state
+    evaluation = evaluation_of(state_verdict(found), key)
+    return {evaluation.asset_check_key: evaluation}
 
 
 def _at_work(instance: DagsterInstance, pipelines: Sequence[Shown]) -> set[str]:
@@ -252,7 +251,6 @@ def _works_on(run: DagsterRun, shown: Shown) -> bool:
 log = logging.getLogger("strandline.alerts")
 
 _ALERTS_SECONDS: Final = 30
-_EVALUATED: Final = frozenset({AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED})
 
 
 def alert_sensor(settings: Settings) -> dg.SensorDefinition:
@@ -375,7 +373,7 @@ def failed_checks(
     made = []
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     for key, record in latest.items():
-        evaluation = _last_evaluation(instance, key, record)
+        evaluation, _ = last_evaluation(instance, key, record) or (None, 0.0)
         if evaluation is not None and not evaluation.passed:
             said = evaluation.description or "it failed"
             severity: Severity = "error" if evaluation.severity is dg.AssetCheckSeverity.ERROR else "warn"
@@ -384,23 +382,6 @@ def failed_checks(
             owner = owners.get(key.asset_key, "")
             made.append(Alert("check", subject, said, str(hint.value) if hint else "", severity, owner))
     return made
-
-
-def _last_evaluation(
-    instance: DagsterInstance, key: dg.AssetCheckKey, latest: AssetCheckExecutionRecord
-) -> dg.AssetCheckEvaluation | None:
-    """The last evaluation of a check; None if it was never made.
-
-    Args:
-        latest: its newest record. A query for each check took seconds where there are thousands of them.
-    """
-    event = latest.event
-    if latest.status not in _EVALUATED:
-        found = instance.event_log_storage.get_asset_check_execution_history(key, limit=1, status=_EVALUATED)
-        event = found[0].event if found else None
-    if event is None or event.dagster_event is None:
-        return None
-    return event.dagster_event.asset_check_evaluation_data
 
 
 # The forms in which a webhook takes alerts: which requests tell it of what began, goes on and is over.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,8 +39,6 @@ from strandline.state_store.layout import LakeLayout
 from strandline.state_store.processes import process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from strandline.jobs.model.definitions import Definition
     from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
@@ -52,7 +51,9 @@ if TYPE_CHECKING:
 # the version that was reported last, by whichever run: what a stream committed in the moment before it was killed is
 # counted with what the next one does.
 
-Event = dg.AssetMaterialization | dg.AssetObservation
+Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+Beside = Callable[[Sequence[dg.AssetKey]], Iterable[dg.AssetCheckEvaluation]]
+"""What is told of checks beside these assets, which are materialized."""
 
 
 class Progress:
@@ -63,6 +64,7 @@ class Progress:
         topics: {topic that it reads: its asset}.
         definitions: those of the pipeline.
         told: {table: the version that was reported last}, of those that were.
+        beside: the checks that are told of beside what is materialized.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Progress:
         topics: Mapping[str, dg.AssetKey],
         definitions: Sequence[Definition] = (),
         told: Mapping[str, int] = MappingProxyType({}),
+        beside: Beside | None = None,
     ) -> None:
+        self._beside = beside or (lambda _keys: ())
         self._settings, self._specs, self._topics = settings, specs, topics
         self._told = dict(told)
         self._published = ChangelogTopics(settings, definitions)
@@ -91,16 +95,20 @@ class Progress:
         return f"{what} ({beat.micro_batches} micro-batches so far; {waiting or 'no topics'}{busy}{stopped})"
 
     def events(self, beat: Heartbeat) -> Iterator[Event]:
-        """The events since the last call: a materialization of each table that changed, each topic's lag, and how far
-        each changelog topic is."""
+        """The events since the last call: a materialization of each table that changed, what its checks come to, each
+        topic's lag, and how far each changelog topic is."""
         before = self._before(beat)
         waiting = self._waiting()
+        materialized: list[dg.AssetKey] = []
         for table in beat.tables:
             last = before.get(table.name)
             if _changed(table, last):
                 epochs = table.epoch - (last.epoch if last is not None else 0)
-                yield from self._materialized(self._counted(_since(table, last)), epochs, waiting)
+                for event in self._materialized(self._counted(_since(table, last)), epochs, waiting):
+                    materialized.append(event.asset_key)
+                    yield event
                 self._told[table.name] = table.version
+        yield from self._beside(materialized)
         for topic, lag in beat.lag.items():
             # A topic that was added after Dagster has loaded its definitions has no asset yet.
             asset = self._topics.get(topic)
@@ -123,7 +131,7 @@ class Progress:
             return self._tables
         return {name: replace(each, inserted=0, deleted=0, seconds=0.0) for name, each in self._tables.items()}
 
-    def _materialized(self, table: TableReport, epochs: int, waiting: Waiting) -> Iterator[Event]:
+    def _materialized(self, table: TableReport, epochs: int, waiting: Waiting) -> Iterator[dg.AssetMaterialization]:
         for spec in self._specs:
             role = role_of(spec)
             if role is Role.TOPIC or table_of(spec) != table.name:
@@ -133,7 +141,9 @@ class Progress:
                 metadata["seconds per epoch"] = round(table.seconds / epochs, 4)
             with suppress(StrandlineError):  # a definition that was dropped meanwhile, a broker that does not answer
                 metadata["stale seconds"] = round(waiting.seconds(tables.definition_of(table.name), now_ms()), 3)
-            yield dg.AssetMaterialization(spec.key, metadata=with_defined(metadata, spec))
+            yield dg.AssetMaterialization(
+                spec.key, description="Told while the stream runs.", metadata=with_defined(metadata, spec)
+            )
 
     def _waiting(self) -> Waiting:
         lake = LakeLayout(self._settings.lake)

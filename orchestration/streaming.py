@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
 from strandline.orchestration.assets import Role, identifier, role_of
 from strandline.orchestration.launch import Group
 from strandline.orchestration.sensors import last_told, tables_of
-from strandline.orchestration.stream import Pace, Progress, Watch, stream_command
+from strandline.orchestration.stream import Beside, Event, Pace, Progress, Watch, stream_command
+from strandline.orchestration.told_checks import CheapChecks, ToldChecks
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.processes import Process, process
@@ -29,6 +30,8 @@ from strandline.state_store.processes import Process, process
 # Dagster does not notice that a run's process died: under its default launcher such a run stays "started" for ever.
 # So each run notes its process in a tag, and this looks whether that lives.
 
+TOLD_BY: Final = "stream"
+"""The label of the run that keeps the stream, beside what is told of its tables."""
 KEEPER_TAG: Final = "strandline/keeper"
 """The tag of a run with the process that executes it: pid, start, boot, host."""
 
@@ -208,6 +211,24 @@ dies is started again by its own run, at once; a run that dies with its process 
 _PACE = Pace()
 
 
+@dataclass(frozen=True)
+class StreamChecks:
+    """The checks of a pipeline's assets, for whoever tells of its stream.
+
+    Attributes:
+        all: {asset: its checks}.
+        cheap: makes those that are made beside the stream.
+    """
+
+    all: Mapping[dg.AssetKey, Sequence[dg.AssetCheckKey]]
+    cheap: Callable[[], CheapChecks]
+
+    def beside(self, instance: DagsterInstance) -> Beside:
+        """What is told of checks beside assets that are materialized, from now on."""
+        told, cheap = ToldChecks(instance, self.all), self.cheap()
+        return lambda keys: told.beside(keys, cheap.of(keys))
+
+
 def stream_job(
     pipeline: str,
     specs: Sequence[dg.AssetSpec],
@@ -215,6 +236,7 @@ def stream_job(
     definitions: Sequence[Definition],
     settings: Settings,
     pace: Pace = _PACE,
+    checks: StreamChecks | None = None,
 ) -> dg.JobDefinition:
     """The job that keeps a pipeline's stream alive.
 
@@ -222,6 +244,7 @@ def stream_job(
         specs: the assets that the stream's progress is reported of.
         topics: {topic that it reads: its asset}.
         definitions: those of the pipeline.
+        checks: those of its assets; without them none is told of beside its progress.
     """
     name = identifier(pipeline)
     shown = [spec for spec in specs if role_of(spec) is not Role.TOPIC]
@@ -240,10 +263,13 @@ def stream_job(
         output = Path(context.instance.storage_directory()) / "streams" / f"{name}.log"
         told = {table: last_told(context.instance, found[0].key) for table, found in tables_of(shown).items()}
         known = {table: version for table, version in told.items() if version is not None}
-        progress = Progress(settings, shown, topics, definitions, known)
+        beside = checks.beside(context.instance) if checks is not None else None
+        progress = Progress(settings, shown, topics, definitions, known, beside)
         watch = Watch(pipeline, LakeLayout(settings.lake), output, progress, context, stream_command(pipeline), pace)
         context.resources.at_end.callback(watch.end)
-        yield from watch.run()
+        for event in watch.run():
+            # Outside of this run, or what other runs have found of a view would be hidden: see `told_checks`.
+            context.instance.report_runless_asset_event(_linked(event, context.run_id))
         yield dg.Output(None)
 
     @dg.job(
@@ -256,6 +282,13 @@ def stream_job(
         stream()
 
     return keeps
+
+
+def _linked(event: Event, run_id: str) -> Event:
+    """The event, with a link to the run whose stream it tells of."""
+    if not isinstance(event, dg.AssetMaterialization):
+        return event
+    return event.with_metadata({**event.metadata, TOLD_BY: dg.MetadataValue.dagster_run(run_id)})
 
 
 @contextmanager

@@ -57,6 +57,11 @@ query Run($id: ID!) {
   logsForRun(runId: $id) { ... on EventConnection { events { ... on MessageEvent { message } } } }
 }
 """
+LAST = """
+query Last($key: AssetKeyInput!) {
+  assetOrError(assetKey: $key) { ... on Asset { assetMaterializations(limit: 1) { timestamp } } }
+}
+"""
 TERMINATE = """
 mutation Terminate($id: String!) { terminateRun(runId: $id) { __typename } }
 """
@@ -125,6 +130,11 @@ class Dagster:
     def messages(self, run: str) -> list[str]:
         """The lines of the run's log so far."""
         return [event.get("message") or "" for event in self.ask(RUN, id=run)["logsForRun"]["events"]]
+
+    def materialized(self, asset: str) -> float:
+        """When an asset was materialized last, in seconds since the epoch."""
+        (event,) = self.ask(LAST, key={"path": asset.split("/")})["assetOrError"]["assetMaterializations"]
+        return float(event["timestamp"]) / 1000
 
     def assets(self) -> dict[str, dict[str, Any]]:
         """The asset nodes by key."""

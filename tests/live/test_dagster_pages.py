@@ -41,7 +41,9 @@ CREATE STREAM orders (
   amount INT
 ) WITH (KAFKA_TOPIC = 'orders', PARTITIONS = 1, OWNER = 'team:shop', TAGS = 'domain=sales');
 CREATE STREAM large AS SELECT id, town, amount FROM orders WHERE amount > 100;
-CREATE TABLE by_town WITH (FRESHNESS = '1 hour') AS
+CREATE TABLE by_town WITH (
+  FRESHNESS = '5 seconds', EXPECT = '[expect_table_row_count_to_be_between: {min_value: 1}]'
+) AS
   SELECT town, COUNT(*) AS orders, SUM(amount) AS amount FROM orders GROUP BY town;
 """
 BLOCKING = "expect_column_values_to_be_between__fare"
@@ -168,8 +170,8 @@ def test_the_button_refreshes_and_makes_the_cheap_checks_alone(page: Page, dagst
     """And it does not warn of what is upstream first: that was materialized, by whomever."""
     shown = materialized(page, dagster, "projections/by_town")
     assert 'Finished execution of run for "Refresh"' in shown
-    assert "4 checks" in shown
-    page.shows("shop__drain", "shop__health_checks")
+    assert "5 checks" in shown
+    page.shows("shop__drain", "shop__health_checks", "shop__expectations")
     shown = str(page.value("document.body.innerText"))
     assert not [word for word in ("drills", "proofs", "Errored (1)") if word in shown]
 
@@ -178,7 +180,7 @@ def test_the_rate_of_dead_letters_is_of_the_records_that_came(page: Page, dagste
     asset = "assets/projections/by_town?view=checks&checkDetail"
     shown = looked_at(page, dagster, f"{asset}=dead_letters", "1 row kept aside, of 4 that came", "dead-letter rate")
     assert "0.25" in shown
-    looked_at(page, dagster, f"{asset}=freshness", "Passed", "of 3600 s", "freshness target seconds")
+    looked_at(page, dagster, f"{asset}=freshness", "Passed", "of 5 s", "freshness target seconds")
 
 
 def test_a_view_that_is_held_says_so_and_is_not_materialized(page: Page, dagster: Dagster, folder: Path) -> None:
@@ -229,40 +231,77 @@ def test_the_whole_life_of_a_lake_is_among_the_jobs_with_one_sensor_for_all(page
     looked_at(page, dagster, "locations/strandline/jobs/backup/playground", "Launch Run", "destination")
 
 
+def test_the_checks_of_a_view_stay_on_its_page_while_a_stream_changes_it(
+    page: Page, dagster: Dagster, folder: Path
+) -> None:
+    """By itself Dagster shows a result only while it is of the newest materialization."""
+    lake = LakeLayout(folder / "lake")
+    proofs = dagster.launch("proofs")
+    dagster.wait_for(proofs, "SUCCESS", "FAILURE")
+    run = dagster.launch("stream_shop")
+    streaming(lake)
+    for number in (100, 101):
+        told_of(dagster, folder, f"({number}, 'Bern', 400)")
+    checks = "assets/projections/by_town?view=checks&checkDetail"
+    looked_at(page, dagster, f"{checks}=digest", "Passed", "not looked at since", "found at")
+    looked_at(page, dagster, f"{checks}=state", "Passed", "it goes on")
+    looked_at(page, dagster, f"{checks}=freshness", "Passed", "of 5 s", "freshness target seconds")
+    looked_at(page, dagster, f"{checks}=expect_table_row_count_to_be_between", "Passed", "data docs")
+    page.until("!document.body.innerText.includes('Not evaluated')")
+    dagster.ask(FORCE_TERMINATE, id=run)
+    ended(lake)
+
+
 def test_what_was_committed_just_before_a_kill_is_reported_after_it(page: Page, dagster: Dagster, folder: Path) -> None:
     """The stream is killed between a commit and the report of it; last, since it keeps the pipeline."""
     lake = LakeLayout(folder / "lake")
     run = dagster.launch("stream_shop")
     first = streaming(lake)
     dagster.wait_for_message(run, "found|started process")
+    before = rows(lake, "orders")
     order(folder, "(4, 'Oslo', 200)", "(5, 'Bern', 300)")
-    wait_until(lambda: rows(lake, "orders") == 5, "the stream takes in nothing")
+    wait_until(lambda: rows(lake, "orders") == before + 2, "the stream takes in nothing")
     os.kill(first.process.pid, signal.SIGKILL)
     wait_until(lambda: streaming(lake).process != first.process, "the run starts no other", 0.2)
     page.open(f"{dagster.url}/assets/logs/orders__log?view=events", 1600, 1400)
     wait_until(lambda: refreshed(page) == "2", lambda: page.value("document.body.innerText"), _RELOAD_SECONDS)
     dagster.ask(FORCE_TERMINATE, id=run)
-    wait_until(lambda: not streaming(lake).process.is_alive, "the stream outlives its run", 0.2)
+    ended(lake)
+
+
+def told_of(dagster: Dagster, folder: Path, row: str) -> None:
+    """Insert an order beside a stream, and wait until Dagster was told of the view over it."""
+    before = dagster.materialized("projections/by_town")
+    order(folder, row)
+    wait_until(lambda: dagster.materialized("projections/by_town") > before, "nothing is told of it", _RELOAD_SECONDS)
 
 
 def refreshed(page: Page) -> str | None:
     """The rows of the newest event of the open page."""
     page.call("Page.reload")
-    page.shows("Materialized in run")
+    page.shows("Told while the stream runs")
+    page.until("[...document.querySelectorAll('tr')].length > 5")
     return entry(page, "rows inserted")
 
 
 def streaming(lake: LakeLayout) -> Heartbeat:
-    """The newest heartbeat of the stream, waited for if there was none."""
+    """The newest heartbeat of the stream, waited for if none is alive."""
     found: list[Heartbeat] = []
 
     def beats() -> bool:
         beat = read_beat(lake, "shop")
-        found.extend([beat] if beat is not None and beat.mode == "continuous" else [])
+        found.extend([beat] if beat is not None and beat.mode == "continuous" and beat.process.is_alive else [])
         return bool(found)
 
     wait_until(beats, "no stream", 0.1)
     return found[-1]
+
+
+def ended(lake: LakeLayout) -> None:
+    """Wait until the stream whose run was ended has ended too."""
+    beat = read_beat(lake, "shop")
+    assert beat is not None
+    wait_until(lambda: not beat.process.is_alive, "the stream outlives its run", 0.2)
 
 
 def rows(lake: LakeLayout, table: str) -> int:

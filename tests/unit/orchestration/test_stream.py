@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,6 +117,17 @@ class Bench:
         job = streaming_module.stream_job("packages", specs, {"t": specs[0].key}, self.definitions, self.settings, pace)
         return job.execute_in_process(instance=self.instance, raise_on_error=False)
 
+    def materialized(self, key: dg.AssetKey) -> list[Mapping[str, dg.MetadataValue[Any]]]:
+        """The metadata of what was told of an asset's rows, the oldest first."""
+        found = self.instance.fetch_materializations(key, limit=100, ascending=True).records
+        return [each.asset_materialization.metadata for each in found if each.asset_materialization is not None]
+
+    def observed(self) -> list[dg.AssetObservation]:
+        """What was told of the topic, the oldest first."""
+        key = dg.AssetKey(["topics", "t.topic"])
+        found = self.instance.fetch_observations(key, limit=100, ascending=True).records
+        return [each.asset_observation for each in found if each.asset_observation is not None]
+
     def beat(self) -> Heartbeat | None:
         return read_beat(self.lake, "packages")
 
@@ -157,23 +168,13 @@ def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
     bench.stop_when(1)
     result = bench.run(UNTIL_REPORTED + GOES_ON)
     assert result.success
-    logs = [
-        e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(["logs", "checkins__log"])
-    ]
+    logs = bench.materialized(dg.AssetKey(["logs", "checkins__log"]))
     assert len(logs) >= 2
-    found = [event.step_materialization_data.materialization.metadata for event in logs]
-    assert sum(int(str(each["rows inserted"].value)) for each in found) == 12, "3 rows for each of 4 versions"
-    assert found[-1]["delta version"].value == 4
-    assert found[-1]["seconds per epoch"].value == 0.5
-    views = [
-        e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(["projections", "locations"])
-    ]
-    assert len(views) == 1, "it changed once"
-    lags = [
-        event.asset_observation_data.asset_observation.metadata["lag"].value
-        for event in result.get_asset_observation_events()
-    ]
-    assert lags[-1] == 4
+    assert sum(int(str(each["rows inserted"].value)) for each in logs) == 12, "3 rows for each of 4 versions"
+    assert logs[-1]["delta version"].value == 4
+    assert logs[-1]["seconds per epoch"].value == 0.5
+    assert len(bench.materialized(dg.AssetKey(["projections", "locations"]))) == 1, "it changed once"
+    assert bench.observed()[-1].metadata["lag"].value == 4
     run = bench.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags[KEEPER_TAG].startswith(f"{os.getpid()} ")
@@ -184,7 +185,7 @@ def test_a_topic_that_dagster_does_not_know_yet_is_left_out(bench: Bench) -> Non
     bench.stop_when(1)
     result = bench.run(WITH_A_NEW_TOPIC)
     assert result.success
-    assert len({event.asset_key for event in result.get_asset_observation_events()}) == 1
+    assert len({event.asset_key for event in bench.observed()}) == 1
 
 
 def test_the_last_beat_of_another_process_of_that_pid_is_not_the_stream_s(bench: Bench) -> None:
