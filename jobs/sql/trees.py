@@ -93,6 +93,13 @@ def is_not_null(value: exp.Expression) -> exp.Not:
     return exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))
 
 
+def where_both(first: exp.Expr, then: exp.Expr) -> exp.Where:
+    """The condition of a FILTER that has two: of what the first one leaves out the other is not computed. AND would
+    compute it where the first one is NULL.
+    """
+    return exp.Where(this=exp.Case(ifs=[exp.If(this=first.copy(), true=then.copy())]))
+
+
 def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
     """The conditions that AND joins, in order, without their parentheses; none without a condition."""
     if condition is None:

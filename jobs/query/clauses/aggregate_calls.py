@@ -31,7 +31,7 @@ from strandline.jobs.query.expressions.nested import has_order, order_key
 from strandline.jobs.query.expressions.scope import Infer, Typed
 from strandline.jobs.query.inputs import Inputs, levels_out
 from strandline.jobs.sql.dialect import OuterValue, position_of, sql_of
-from strandline.jobs.sql.trees import call, is_not_null
+from strandline.jobs.sql.trees import call, is_not_null, where_both
 from strandline.state_store.wording import Name, sentence
 
 
@@ -259,10 +259,7 @@ def usual(node: exp.Expression) -> exp.Expression:
         if inner is node.this:
             return node
         if isinstance(node, exp.Filter) and isinstance(inner, exp.Filter):
-            both = exp.And(
-                this=exp.Paren(this=node.expression.this.copy()), expression=exp.Paren(this=inner.expression.this)
-            )
-            return exp.Filter(this=inner.this, expression=exp.Where(this=both))
+            return exp.Filter(this=inner.this, expression=where_both(node.expression.this, inner.expression.this))
         made = node.copy()
         made.set("this", inner)
         return made

@@ -20,6 +20,7 @@ from strandline.jobs.functions.aggregates.collections import ORDERED
 from strandline.jobs.functions.aggregates.registry import FUNCTIONS
 from strandline.jobs.functions.python import function_at
 from strandline.jobs.query.expressions.other_dialects import closed, tree_of
+from strandline.jobs.sql.trees import where_both
 
 _LIST: Final = "ARRAY_AGG(CAST(x AS DOUBLE) ORDER BY CAST(x AS DOUBLE))"
 """The values in an order, so that what is computed of them is the same to the last digit."""
@@ -183,5 +184,4 @@ def _around(aggregate: exp.Expr, node: exp.Expr) -> exp.Expr:
     condition = node.expression.this.copy()
     if not isinstance(aggregate, exp.Filter):
         return exp.Filter(this=aggregate, expression=exp.Where(this=condition))
-    both = exp.And(this=exp.Paren(this=condition), expression=exp.Paren(this=aggregate.expression.this))
-    return exp.Filter(this=aggregate.this, expression=exp.Where(this=both))
+    return exp.Filter(this=aggregate.this, expression=where_both(condition, aggregate.expression.this))

@@ -442,6 +442,29 @@ def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Setti
     assert made.wrong(*sets) == []
 
 
+FILTERED = (
+    *("SUM(10 / n)", "COUNT_IF(10 / n > 1)", "COUNT_IF(DISTINCT 10 / n > 1)", "MIN(10 / n, 2)"),
+    *("ARG_MAX(10 / n, id)", "MAX_BY(id, 10 / n, 2)", "ARG_MIN(10 / n, id, 2)", "ANY_VALUE(10 / n ORDER BY id)"),
+    *("TOPK(10 / n, 2)", "QUANTILE_CONT(10 / n, [0.5])", "PRODUCT(10 / n)", "MEDIAN(DISTINCT 10 / n)"),
+)
+
+
+@pytest.mark.parametrize("call", FILTERED)
+def test_what_an_aggregate_is_of_is_not_computed_where_its_filter_is_null(
+    settings: Settings, lake: LakeLayout, call: str
+) -> None:
+    select = f"SELECT {call} FILTER (WHERE kind = 'a') AS x FROM s"
+    made = Failing(settings, lake, f"CREATE MATERIALIZED VIEW v AS {select};")
+    made.came([(1, 0, None, None), (2, 5, None, "a")])
+    assert made.aside() == []
+    (pulled,) = Interpreter(settings).run(f"{select};")
+    assert isinstance(pulled, ResultRows)
+    assert [str(row) for row in pulled.rows] == [str(row) for row in made.rows()]
+    made.came([(1, 0, None, "a")])
+    assert made.aside() == [(1,)]
+    assert made.wrong() == []
+
+
 def test_nor_are_its_different_values(settings: Settings, lake: LakeLayout) -> None:
     """They have rows of their own, which know nothing of the columns that their set lacks."""
     view = "CREATE MATERIALIZED VIEW v AS SELECT COUNT(DISTINCT kind) AS d FROM s GROUP BY CUBE (10 / n, kind);"
