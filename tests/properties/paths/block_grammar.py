@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from tests.properties.paths.aggregate_grammar import ORDERED, Aggregates
 from tests.properties.paths.expression_grammar import Expressions
-from tests.properties.paths.expressions import Call, Column, Constant, Expression, columns_of, is_number
+from tests.properties.paths.expressions import Call, Column, Constant, Expression, columns_of
 from tests.properties.paths.values import (
     BIGINT,
     BOOLEAN,
@@ -16,9 +17,7 @@ from tests.properties.paths.values import (
     DOUBLE,
     INT,
     INTS,
-    SMALL_DECIMAL,
     TIMESTAMP,
-    VARCHAR,
 )
 from tests.properties.paths.views import (
     BOUNDS,
@@ -34,6 +33,7 @@ from tests.properties.paths.views import (
     Query,
     Relation,
     Scalar,
+    SetOperation,
     Subquery,
     Value,
     Window,
@@ -42,8 +42,6 @@ from tests.properties.paths.views import (
 from tests.properties.picker import Picker
 
 NESTED: Final = tuple(kind for kind in COMMON if "<" in kind)
-ORDERED: Final = (INT, BIGINT, VARCHAR, DATE, TIMESTAMP, SMALL_DECIMAL, DOUBLE)
-
 
 _FRAMES: Final = (
     "",
@@ -68,11 +66,11 @@ _RANGES: Final = (
 )
 
 
-class Blocks:
+class Blocks(Aggregates):
     """The grammar of queries over some relations."""
 
     def __init__(self, pick: Picker, known: Sequence[Relation]) -> None:
-        self.pick = pick
+        super().__init__(pick)
         self.sources = tuple(known)
         self.known = list(known)
 
@@ -222,7 +220,7 @@ class Blocks:
         function = self.pick.one(["COUNT", "MIN", "MAX", "SUM", *(("RANK", "DENSE_RANK") if order else ())])
         if function in ("RANK", "DENSE_RANK"):
             return Over(function, None, BIGINT, partition, order)
-        argument = self._summed(values) if function == "SUM" else self._ordered(values)
+        argument = self.summed(values) if function == "SUM" else self.ordered(values)
         kind = {"COUNT": BIGINT, "SUM": BIGINT}.get(function, argument.type)
         return Over(function, argument, kind, partition, order)
 
@@ -265,11 +263,11 @@ class Blocks:
                     frame = self.pick.one([each for each in _FRAMES if each.startswith("ROWS")])
                 return Over(function, argument, argument.type, (), (), frame=frame, form=form)
             case "SUM":
-                return Over(function, self._summed(values), BIGINT, (), (), frame=frame)
+                return Over(function, self.summed(values), BIGINT, (), (), frame=frame)
             case "COUNT":
-                return Over(function, self._ordered(values), BIGINT, (), (), frame=frame)
+                return Over(function, self.ordered(values), BIGINT, (), (), frame=frame)
             case _:
-                argument = self._ordered(values)
+                argument = self.ordered(values)
                 return Over(function, argument, argument.type, (), (), frame=frame)
 
     def ranges(self) -> Block:
@@ -360,74 +358,6 @@ class Blocks:
         having = self.pick.one(["", "", "COUNT(*) > 1", "COUNT(*) < 3"]) if group else ""
         return Block(inputs, self.named(items), None, self.where_of(values), group=group or None, having=having)
 
-    def aggregate(self, values: Expressions, *, lists: bool) -> Aggregate:
-        """A call; `lists`: also ARRAY_AGG, which is empty over no rows and not NULL."""
-        made = self._unfiltered(values)
-        while made.function == "ARRAY_AGG" and not lists:
-            made = self._unfiltered(values)
-        if made.function in ("ARRAY_AGG", "COUNT_IF") or self.pick.chance(75):  # ARRAY_AGG takes NULLs
-            return made
-        return replace(made, filter=values.condition())
-
-    def _unfiltered(self, values: Expressions) -> Aggregate:
-        function = self.pick.one(
-            [
-                "COUNT",
-                "COUNT",
-                "SUM",
-                "SUM",
-                "MIN",
-                "MAX",
-                "AVG",
-                "BIT",
-                "ARRAY_AGG",
-                "STRING_AGG",
-                "OF CONDITIONS",
-                "FIRST",
-            ]
-        )
-        if function == "AVG":
-            return Aggregate("AVG", self._summed(values), DOUBLE)
-        if function == "BIT":
-            bits = values.whole()
-            return Aggregate(self.pick.one(["BIT_AND", "BIT_OR", "BIT_XOR"]), bits, bits.type)
-        if function == "ARRAY_AGG":
-            return Aggregate("ARRAY_AGG", self._summed(values), "ARRAY<INT>", form="ARRAY_AGG({0} ORDER BY {0})")
-        if function == "OF CONDITIONS":
-            name, kind = self.pick.one([("COUNT_IF", BIGINT), ("BOOL_AND", BOOLEAN), ("BOOL_OR", BOOLEAN)])
-            return Aggregate(name, values.condition(), kind)
-        if function == "FIRST":
-            return Aggregate("MAX", self._summed(values), INTS, form=self.pick.one(["MAX({0}, 2)", "MIN({0}, 2)"]))
-        if function == "STRING_AGG":
-            texts = values.text()
-            if not columns_of(texts):  # DuckDB orders by no constant
-                return Aggregate("COUNT", None, BIGINT)
-            return Aggregate("STRING_AGG", texts, VARCHAR, form="STRING_AGG({0}, ';' ORDER BY {0})")
-        if function == "COUNT":
-            argument = self.pick.one([None, values.any()])
-            distinct = argument is not None and argument.type in ORDERED and self.pick.chance(30)
-            return Aggregate("COUNT", argument, BIGINT, distinct)
-        if function == "SUM":
-            return Aggregate(function, self._summed(values), BIGINT, self.pick.chance(25))
-        argument = self._ordered(values)
-        return Aggregate(function, argument, argument.type)
-
-    def _summed(self, values: Expressions) -> Expression:
-        """An INT: the sum of so few cannot leave BIGINT."""
-        made = values.whole()
-        columns = values.of(INT)
-        return made if made.type == INT else self.pick.one(columns) if columns else Constant(1, INT)
-
-    def _ordered(self, values: Expressions) -> Expression:
-        """A value that MIN and MAX take."""
-        made = values.any()
-        return made if made.type in ORDERED or is_number(made.type) else self.pick.one(values.of(*ORDERED))
-
-    def flat(self, values: Expressions) -> Expression:
-        """A value that rows are grouped by: of no nested type."""
-        made = values.any()
-        return made if made.type not in NESTED else self.pick.one(values.of(INT, VARCHAR))
-
     def like(self, values: Expressions, kind: str) -> Expression:
         """A value of a type: a column of it, or NULL."""
         for _ in range(4):
@@ -480,13 +410,18 @@ class Blocks:
         return tuple((f"c{place}", value) for place, value in enumerate(values))
 
 
-def has_rows_of_its_own(inner: Block) -> bool:
-    """False for a query that only filters and projects: it is one with that around it, whose WHERE counts first."""
+def has_rows_of_its_own(inner: Block | SetOperation) -> bool:
+    """False for a query that only filters and projects, and for UNION ALL: it is one with that around it, whose WHERE
+    counts first."""
+    if isinstance(inner, SetOperation):
+        return inner.operator != "UNION ALL"
     return inner.distinct or inner.group is not None
 
 
 def joins_events(query: Query | From) -> bool:
     """True if its rows may be pairs of events."""
+    if isinstance(query, SetOperation):
+        return query.operator.endswith("ALL") and (joins_events(query.left) or joins_events(query.right))
     if not isinstance(query, Block) or query.group is not None or query.distinct:
         return False
     return len(query.inputs) > 1 or any(joins_events(each.of) for each in query.inputs)

@@ -119,7 +119,7 @@ class Oracle:
 
     def _result(self, query: Query, *, nulls: bool, failing: list[int]) -> str:
         """The name of a table with the rows of a query, in its types."""
-        if isinstance(query, Having) and query.can_fail:
+        if isinstance(query, Having) and (query.can_fail or query.groups.in_words_of_its_own):
             query = query.outer
         if isinstance(query, SetOperation):
             sides = [self._result(each, nulls=nulls, failing=failing) for each in (query.left, query.right)]
@@ -182,7 +182,7 @@ class Oracle:
             parts.append(f"{each.join} {names[each.alias]} AS {each.alias}{on}")
         return f"FROM {' '.join(parts)}"
 
-    def _read(self, of: From | Block, *, nulls: bool, failing: list[int]) -> str:
+    def _read(self, of: From | Block | SetOperation, *, nulls: bool, failing: list[int]) -> str:
         """What stands in FROM for an input."""
         match of:
             case Relation():
@@ -193,7 +193,7 @@ class Oracle:
                 return of.sql
             case InWindows():
                 return self._made(_in_windows(of))
-            case Block():
+            case Block() | SetOperation():
                 return self._result(of, nulls=nulls, failing=failing)
 
     def _asof(self, block: Block, names: Mapping[str, str]) -> str:
@@ -478,7 +478,7 @@ def _in_words_of_duckdb(value: Value) -> Value:
     """An aggregate in the words that DuckDB has for it, where rows are numbered in the order of events; a distance in
     RANGE over numbers that do not end there."""
     if isinstance(value, Aggregate) and value.by_order:
-        return replace(value, form=value.by_order.format("{0}", _NUMBER))
+        return replace(value, argument=value.computed, filter=None, form=value.by_order.format("{0}", _NUMBER))
     if isinstance(value, Over) and value.in_steps:
         return replace(value, order=tuple(Call("CAST", (each,), "HUGEINT") for each in value.order))
     return value

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.properties.paths.check import Engines, failure
 from tests.properties.paths.example import Example
-from tests.properties.paths.views import Block, Having, Query, SetOperation, ViewOf, relations_of
+from tests.properties.paths.views import Block, Having, Input, Query, SetOperation, ViewOf, relations_of
 
 _PATIENCE_SECONDS: Final = 120.0
 """A check takes about half a second."""
@@ -92,8 +92,14 @@ def _conditions(block: Block) -> Iterator[Block]:
     if block.limit:
         yield replace(block, order=(), limit="", first_of=0)
     for place, each in enumerate(block.inputs):
-        if isinstance(each.of, Block):
-            for smaller in _conditions(each.of):
-                yield replace(
-                    block, inputs=(*block.inputs[:place], replace(each, of=smaller), *block.inputs[place + 1 :])
-                )
+        for smaller in _of_input(each):
+            yield replace(block, inputs=(*block.inputs[:place], smaller, *block.inputs[place + 1 :]))
+
+
+def _of_input(given: Input) -> Iterator[Input]:
+    """The input with a smaller query."""
+    match given.of:
+        case Block():
+            yield from (replace(given, of=each) for each in _conditions(given.of))
+        case SetOperation():
+            yield from (replace(given, of=each) for each in _queries(given.of) if not isinstance(each, Having))

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from tests.properties.paths.aggregate_grammar import ORDERED
 from tests.properties.paths.block_grammar import (
-    NESTED,
-    ORDERED,
     Blocks,
     has_rows_of_its_own,
     joins_events,
@@ -133,7 +132,7 @@ class Views(Blocks):
     def _filtered(self, block: Block) -> Block:
         if any(isinstance(each.of, Items) for each in block.inputs):
             return block
-        if not all(has_rows_of_its_own(each.of) for each in block.inputs if isinstance(each.of, Block)):
+        if not all(map(has_rows_of_its_own, block.queries)):
             return block
         return replace(block, where=self.where_of(self.expressions(block.inputs, parts=False), percent=70))
 
@@ -141,7 +140,7 @@ class Views(Blocks):
         """The query, perhaps with its inner ones in WITH, and with QUALIFY."""
         if not isinstance(query, Block):
             return query
-        if any(isinstance(each.of, Block) for each in query.inputs) and self.pick.chance(50):
+        if query.queries and self.pick.chance(50):
             query = replace(query, named=True)
         plain = query.group is None and not (query.distinct or query.order or query.window)
         # Of rows that tie, and differ in what nobody sees, another might get the place.
@@ -165,7 +164,8 @@ class Views(Blocks):
         read = [
             each for value in (*query.row_expressions(), query.where) if value is not None for each in parts_of(value)
         ]
-        if any(isinstance(each, Call) and each.operator == "NOT" for each in read):
+        asked = any(isinstance(each, Aggregate) and each.function.startswith("BOOL") for _, each in query.items)
+        if asked or any(isinstance(each, Call) and each.operator == "NOT" for each in read):
             return view  # a comparison with NULL is FALSE there
         return replace(view, query=replace(query, keys_are_there=True), errors="null", shared=False, ksql=True)
 
@@ -206,7 +206,8 @@ class Views(Blocks):
 
     def nested(self) -> Block:
         """A query over a query in brackets; every column of the inner one is used."""
-        inner = self.pick.one([self.plain, self.grouped, self.distinct, self.joined])()
+        forms: list[Callable[[], Block | SetOperation]] = [self.plain, self.grouped, self.distinct, self.joined]
+        inner = self.pick.one([*forms, self.set_operation, self.set_of_groups])()
         inputs = (Input("d", inner),)
         values = self.expressions(inputs)
         items: list[Value] = [*inputs[0].columns, values.any()]
@@ -232,11 +233,13 @@ class Views(Blocks):
         second = Input("b", right.of, join, on)
         return self.grouped_by((left, second)) if self.pick.chance(40) else self.projected((left, second))
 
-    def _query(self) -> Block:
+    def _query(self) -> Block | SetOperation:
         """A query in FROM with rows of its own, and a column to join by."""
+        forms: list[Callable[[], Block | SetOperation]] = [self.grouped, self.grouped, self.grouped_join]
+        forms += [self.distinct, self.by_time, self.set_operation, self.set_of_groups]
         while True:
-            made = self.pick.one([self.grouped, self.grouped, self.grouped_join, self.distinct, self.by_time])()
-            if any(kind in ORDERED for _, kind in made.types):
+            made = self.pick.one(forms)()
+            if has_rows_of_its_own(made) and any(kind in ORDERED for _, kind in made.types):
                 return made
 
     def lateral(self) -> Block:
@@ -282,7 +285,7 @@ class Views(Blocks):
     def set_of_groups(self) -> SetOperation:
         """Two branches with GROUP BY, or one with it and one without."""
         left = self.grouped_by((self.input("a"),))
-        flat = [(name, value) for name, value in left.items if value.type not in NESTED]
+        flat = [(name, value) for name, value in left.items if "<" not in value.type]
         left = replace(left, items=tuple((f"c{place}", value) for place, (_, value) in enumerate(flat)))
         inputs = (self.input("b"),)
         values = self.expressions(inputs)

@@ -101,14 +101,14 @@ class Input:
     """One input of a block; all but the first are joined to those before.
 
     Attributes:
-        of: a relation, a block that stands in brackets, or what is made of either.
+        of: a relation, a query that stands in brackets, or what is made of either.
         join: as JOIN is written, a comma, or empty for the first one.
         on: None for CROSS JOIN, and for a comma.
         within: of two streams, the seconds between partners; None without WITHIN.
     """
 
     alias: str
-    of: From | Block
+    of: From | Block | SetOperation
     join: str = ""
     on: Expression | None = None
     within: int | None = None
@@ -119,7 +119,7 @@ class Input:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        known = self.of.types if isinstance(self.of, Block) else self.of.columns
+        known = self.of.types if isinstance(self.of, Block | SetOperation) else self.of.columns
         return tuple(Column(self.alias, name, kind) for name, kind in known)
 
 
@@ -173,8 +173,8 @@ class Aggregate:
     Attributes:
         filter: the condition of FILTER.
         form: how it is written, if it is not `function(argument)`: with `{0}` for the argument.
-        by_order: how DuckDB is asked for it over rows that are numbered in the order of events, `{1}`; empty: as it is
-            written.
+        by_order: how DuckDB is asked for it, over rows that are numbered in the order of events, `{1}`; empty: as it is
+            written. With `filter`: of one that leaves NULLs out.
     """
 
     function: str
@@ -301,9 +301,14 @@ class Block:
         parts = [f"{name} AS ({each.sql})" for each, name in self._named().items()]
         return f"WITH {', '.join(parts)} " if parts else ""
 
-    def _named(self) -> dict[Block, str]:
-        blocks = dict.fromkeys(each.of for each in self.inputs if isinstance(each.of, Block)) if self.named else {}
-        return {each: f"q{place}" for place, each in enumerate(blocks)}
+    @property
+    def queries(self) -> list[Block | SetOperation]:
+        """The queries in FROM."""
+        return [each.of for each in self.inputs if isinstance(each.of, Block | SetOperation)]
+
+    def _named(self) -> dict[Block | SetOperation, str]:
+        queries = dict.fromkeys(self.queries) if self.named else {}
+        return {each: f"q{place}" for place, each in enumerate(queries)}
 
     def selected(self, shown: Shown = lambda _: None) -> str:
         """The SELECT list."""
@@ -352,15 +357,16 @@ class Block:
     def in_words_of_its_own(self) -> bool:
         """True if DuckDB has no clause for some part of it, or one that means something else."""
         values = [value for _, value in self.items]
+        inside = any(each.in_words_of_its_own for each in self.queries)
         by_order = any(isinstance(value, Aggregate) and value.by_order for value in values)
         in_steps = any(isinstance(value, Over) and value.in_steps for value in values)
         joins = any(each.within is not None or each.is_asof for each in self.inputs)
         windows = any(isinstance(each.of, InWindows) for each in self.inputs)
-        return self.window is not None or joins or windows or by_order or in_steps or self.keys_are_there
+        return self.window is not None or inside or joins or windows or by_order or in_steps or self.keys_are_there
 
     @property
     def can_fail(self) -> bool:
-        inside = any(isinstance(each.of, Block) and each.of.can_fail for each in self.inputs)
+        inside = any(each.can_fail for each in self.queries)
         on = any(each.on is not None and can_fail(each.on) for each in self.inputs)
         where = self.where is not None and can_fail(self.where)
         return inside or on or where or any(map(can_fail, self.row_expressions()))
@@ -421,6 +427,10 @@ class SetOperation:
     @property
     def sql(self) -> str:
         return f"{self.left.sql} {self.operator} {self.right.sql}"
+
+    @property
+    def in_words_of_its_own(self) -> bool:
+        return self.left.in_words_of_its_own or self.right.in_words_of_its_own
 
     @property
     def can_fail(self) -> bool:
@@ -503,7 +513,7 @@ def value_text(value: Value, shown: Shown) -> str:
             return text(value, shown)
 
 
-def _input(each: Input, names: Mapping[Block, str]) -> str:
+def _input(each: Input, names: Mapping[Block | SetOperation, str]) -> str:
     on = f" ON {text(each.on)}" if each.on is not None else ""
     within = f" WITHIN {each.within} SECONDS" if each.within is not None else ""
     columns = ""
@@ -518,7 +528,7 @@ def _input(each: Input, names: Mapping[Block, str]) -> str:
             sizes = [each.of.size] if each.of.step is None else [each.of.step, each.of.size]
             parts = [each.of.of.name, each.of.time, *(f"INTERVAL '{size}' SECOND" for size in sizes)]
             of = f"{'TUMBLE' if each.of.step is None else 'HOP'}({', '.join(parts)})"
-        case Block():
+        case Block() | SetOperation():
             of = names.get(each.of) or f"({each.of.sql})"
     return f"{each.join} {of} AS {each.alias}{columns}{within}{on}".strip()
 
@@ -537,7 +547,7 @@ def relations_of(query: Query) -> set[str]:
     found: set[str] = set()
     for each in query.inputs:
         match each.of:
-            case Block():
+            case Block() | SetOperation():
                 found |= relations_of(each.of)
             case InWindows() | Lateral():
                 found.add(each.of.of.name)

@@ -343,7 +343,7 @@ def dead_letters(at: At) -> int | None:
         return None  # the stage's are of all views that share it
     if isinstance(query, Having):
         query = query.groups
-    if isinstance(query, SetOperation) or any(isinstance(each.of, Block) for each in query.inputs):
+    if isinstance(query, SetOperation) or query.queries:
         return None
     if query.sets and ("()" in query.sets or not query.sets.startswith("GROUPING")):
         return None  # the grand total is a query of its own
