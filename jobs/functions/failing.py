@@ -21,6 +21,7 @@ from itertools import islice
 
 from sqlglot import exp
 
+from strandline.jobs.functions.faults import by_fault, words_of
 from strandline.jobs.functions.registry import find
 from strandline.jobs.functions.scalars.arrays import OF_ARRAY
 from strandline.jobs.functions.scalars.contract import TOTAL
@@ -69,7 +70,7 @@ def strict(node: exp.Expression, among: exp.Expression | None = None) -> exp.Exp
     fails = all_of(among, failing(node))
     if failing(node) is None or fails is None:
         return lenient(node)
-    error = call(FAIL, exp.Literal.string(in_words(node)))
+    error = call(FAIL, words_of(in_words(node), fails))
     return exp.Case(ifs=[exp.If(this=fails, true=error)], default=lenient(node))
 
 
@@ -122,6 +123,8 @@ def failing(node: exp.Expression) -> exp.Expression | None:
     if _is_operation(node):
         return any_of([condition for condition, _ in _failing_operations(node)])
     own = None if TOTAL in node.meta else _own(node)
+    if own is not None:
+        by_fault(own, node)
     return any_of([*(failing(child) for child in _children(node)), own, _an_item_fails(node), _a_step_fails(node)])
 
 
@@ -262,6 +265,7 @@ def _failing_operations(node: exp.Expression) -> list[tuple[exp.Expression, froz
     if own is None:
         return below
     sources = frozenset(_sources(node))
+    by_fault(own, node, (condition for condition, of in below if of == sources))
     return [*((condition, of) for condition, of in below if of != sources), (own, sources)]
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from strandline.jobs.functions.failing import can_fail, failing, in_words, lenient
+from strandline.jobs.functions.faults import words_of
 from strandline.jobs.functions.scalars.domains import FAIL, guards_in, is_guard, name_of
 from strandline.jobs.sql.trees import all_of, any_of, call, columns_in, conjuncts
 
@@ -128,7 +129,7 @@ class RowCheck:
         if fails is None:
             return self.lenient
         # The error has the terms that are sure in it too: an engine may evaluate it before them.
-        error = exp.If(this=fails, true=call(FAIL, self.reason(), *read))
+        error = exp.If(this=fails, true=call(FAIL, self.reason(fails=fails), *read))
         rest = all_of(*map(lenient, self.unsure)) or exp.true()
         return all_of(*self.sure, exp.Paren(this=exp.Case(ifs=[error], default=rest)))
 
@@ -157,18 +158,19 @@ class RowCheck:
         can += [each for each in self.unsure if not is_guard(each)]
         return can + [term for join in self.joins for term in join.terms]
 
-    def reason(self, table: str | None = None) -> exp.Expression:
+    def reason(self, table: str | None = None, fails: exp.Expression | None = None) -> exp.Expression:
         """Why a joined row fails: the first expectation that it breaks, or else all expressions that can fail.
 
         Args:
             table: as text of the dead letters of that table; None: as the text of an error.
+            fails: the condition of the row, to say by what it fails.
         """
         if table is None:
             terms = [*self.terms(), *(each.term for join in self.joins for each in join.apart if each.shown)]
             said, of = "; ".join(dict.fromkeys(map(in_words, terms))), ""
         else:
             said, of = said_of(self.terms(), table), f" of {table}"
-        other = exp.Literal.string(said)
+        other = exp.Literal.string(said) if fails is None else words_of(said, fails)
         broken = [
             exp.If(this=failing(guard), true=exp.Literal.string(f"{BREAKS}{name_of(guard)}{of}"))
             for guard in guards_in(all_of(*self.unsure))

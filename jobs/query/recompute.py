@@ -20,6 +20,7 @@ inside the next:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 from sqlglot import exp
@@ -28,6 +29,7 @@ from strandline.jobs.engines.engine import Dialect, all_rounds, engine_of, round
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.failing import strict
 from strandline.jobs.functions.failing_rows import truth
+from strandline.jobs.functions.faults import cause_of, marking
 from strandline.jobs.model.definitions import Semantics
 from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.stage import AggregateFramed, AggregateOver, AnalyticCall, Output
@@ -50,6 +52,7 @@ from strandline.jobs.query.recompute_context import (
     Fate,
     FrozenJoin,
     Recomputation,
+    cause,
     check_of,
     check_of_groups,
     condition,
@@ -82,6 +85,7 @@ def recompute_sql(
     semantics: Semantics = "sql",
     shared: bool = False,
     joins_first: bool = False,
+    faults: bool = False,
     frozen: FrozenJoin | None = None,
     nested: Mapping[str, Query] | None = None,
 ) -> str:
@@ -93,6 +97,7 @@ def recompute_sql(
         joins_first: with errors: rows are joined before any is looked at. Otherwise an engine may look at the rows of
             one input first, as it does with any condition, and fail on one that joins nothing: an error may be none.
             What is not an error is right either way, and found faster.
+        faults: with errors: they say by what a row fails, which takes a longer text.
         semantics: of the view. With `ksql` rows with a null in a group key are left out. With either, a group that has
             lost all its rows is not in the result: the relations do not hold that it once existed.
         frozen: the condition that a row of a frozen input existed when an event arrived; None: all of them did.
@@ -103,7 +108,8 @@ def recompute_sql(
     """
     engine = engine_of(dialect)
     context = Recomputation(engine, semantics, frozen, _query, fate, shared, joins_first, nested or {})
-    return _query(query, context)
+    with marking() if faults else nullcontext():
+        return _query(query, context)
 
 
 def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), is_open: bool = False) -> str:
@@ -122,7 +128,7 @@ def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), i
 def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[str, ...], *, is_open: bool) -> str:
     texts = []
     name_of = recompute.name
-    flags = sorted(unsure(query, recompute)) if is_open else []
+    flags = dict(sorted(unsure(query, recompute).items())) if is_open else {}
     for number, branch in enumerate(_branches(query), 1):
         names = [each.name if isinstance(each, Output) else each[0] for each in branch.outputs]
         columns = [
@@ -130,11 +136,15 @@ def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[st
             for own, (name, sql_type) in zip(names, query.outputs, strict=True)
         ]
         columns += [f"{name} + {number * PARTITIONS_EACH} AS {name}" if name == "_partition" else name for name in more]
-        own_flags = unsure(branch, recompute) if is_open else frozenset()
+        own_flags = unsure(branch, recompute) if is_open else {}
         given = {ROW_FAILS: ROW_FAILS, **{name: own for own, (name, _) in zip(names, query.outputs, strict=True)}}
         for name in flags:
             value = name_of(flag(given[name])) if given[name] in own_flags else "FALSE"
             columns.append(f"{value} AS {name_of(flag(name))}")
+            of = own_flags.get(given[name], set())
+            if len(flags[name]) > 1:
+                by = name_of(cause(given[name])) if len(of) > 1 else f"'{min(of)}'" if of else "NULL"
+                columns.append(f"{by} AS {name_of(cause(name))}")
         texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, recompute, more, is_open)}) AS __b")
     text = texts[0]
     for each in texts[1:]:
@@ -181,7 +191,9 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_
     timed = block if taken is None else replace(block, where=all_of(taken, block.where))
     check = check_of(timed, recompute, () if is_open else tuple(needed_of(block)))
     flags = flags_of(block, check) if is_open else {}
-    text = rows(block, recompute, check, (*meta.values(), *order, *apart, *clocks, *flags.values()), passing=is_open)
+    causes = {name: by for name, each in flags.items() if (by := cause_of(each))}
+    beside = (*meta.values(), *order, *apart, *clocks, *flags.values(), *causes.values())
+    text = rows(block, recompute, check, beside, passing=is_open)
     if block.window is not None:
         text = in_windows(text, block, recompute)
     if groups:
@@ -198,6 +210,7 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_
     outputs = [recompute.value(each, whole=whole and each not in sound) for each in block.outputs]
     outputs += [f"{recompute.after(column)} AS {recompute.name(name)}" for name, column in meta.items()]
     outputs += [f"{recompute.total_after(truth(each))} AS {recompute.name(flag(name))}" for name, each in flags.items()]
+    outputs += [f"{recompute.total_after(each)} AS {recompute.name(cause(name))}" for name, each in causes.items()]
     return f"SELECT {'DISTINCT ' if block.distinct else ''}{', '.join(outputs)} FROM ({text}) AS __s"
 
 

@@ -18,10 +18,12 @@ from typing import Literal
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
-from strandline.jobs.functions.failing import FAILS, can_fail, failing, lenient, strict
+from strandline.jobs.functions.failing import FAILS, failing, lenient, strict
 from strandline.jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
+from strandline.jobs.functions.faults import faults_in, of_faults
 from strandline.jobs.functions.render import lower
 from strandline.jobs.model.definitions import Semantics
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.stage import Output
 from strandline.jobs.model.tables import Relation
 from strandline.jobs.model.types import SqlType
@@ -187,6 +189,15 @@ def flag(name: str) -> str:
     return f"{name}!"
 
 
+def cause(name: str) -> str:
+    """Name of the column beside it that says by what it fails."""
+    return f"{name}?"
+
+
+def _cause(name: str, part: From) -> exp.Column:
+    return exp.column(cause(name), table=part.alias, quoted=True)
+
+
 def is_open(block: Block, place: int, recompute: Recomputation) -> bool:
     """True if the block decides what happens to rows that fail in the subquery at that place."""
     return recompute.fate != "null" and is_read_through(block, place, shared=recompute.shared)
@@ -197,29 +208,29 @@ def marked(block: Block, recompute: Recomputation) -> Block:
     values: dict[Place, exp.Expression] = {}
     for place, part in enumerate(block.inputs):
         if not isinstance(part.source, Relation) and is_open(block, place, recompute):
-            for name in unsure(part.source, recompute) - {ROW_FAILS}:
+            found = unsure(part.source, recompute)
+            for name in found.keys() - {ROW_FAILS}:
                 column = exp.column(name, table=part.alias, quoted=True)
-                column.meta[FAILS] = exp.column(flag(name), table=part.alias, quoted=True)
+                fails = exp.column(flag(name), table=part.alias, quoted=True)
+                column.meta[FAILS] = of_faults(fails, found[name], _cause(name, part))
                 values[(part.alias, name)] = column
     return mapped(block, lambda node: replaced(node, values)) if values else block
 
 
-def unsure(query: Query, recompute: Recomputation) -> frozenset[str]:
-    """Outputs of an open query that can fail; ROW_FAILS if a row can fail before its outputs are computed."""
+def unsure(query: Query, recompute: Recomputation) -> dict[str, set[RowFault]]:
+    """Outputs of an open query that can fail, and by what; ROW_FAILS if a row can fail before they are computed."""
     if isinstance(query, SetOperation):
-        found: set[str] = set()
+        found: dict[str, set[RowFault]] = {}
         for branch in query.branches:
-            names = [name for name, _ in outputs_of(branch)]
-            failing_ones = unsure(branch, recompute)
-            pairs = zip(query.outputs, names, strict=True)
-            found |= {own for (own, _), name in pairs if name in failing_ones}
-            found |= failing_ones & {ROW_FAILS}
-        return frozenset(found)
+            own = {name: mine for (mine, _), (name, _) in zip(query.outputs, outputs_of(branch), strict=True)}
+            for name, faults in unsure(branch, recompute).items():
+                found.setdefault(own.get(name, name), set()).update(faults)
+        return found
     if not isinstance(query, Block) or not is_plain(query):
-        return frozenset()
+        return {}
     block = marked(query, recompute)
-    rows = {ROW_FAILS} if check_of(block, recompute, ()).undecided is not None else set[str]()
-    return frozenset(rows | {output.name for output in block.outputs if can_fail(output.expression)})
+    flags = flags_of(block, check_of(block, recompute, ()))
+    return {name: set(faults_in(fails)) for name, fails in flags.items()}
 
 
 def flags_of(block: Block, check: RowCheck) -> dict[str, exp.Expression]:
@@ -300,9 +311,11 @@ def _join_check(block: Block, place: int, recompute: Recomputation) -> JoinCheck
     found = join_check(part.alias, part.join, part.on)
     if isinstance(part.source, Relation) or not is_open(block, place, recompute):
         return found
-    if ROW_FAILS not in unsure(part.source, recompute):
+    rows_fail = unsure(part.source, recompute).get(ROW_FAILS)
+    if rows_fail is None:
         return found
-    wrong = exp.column(flag(ROW_FAILS), table=part.alias, quoted=True)
+    wrong: exp.Expression = exp.column(flag(ROW_FAILS), table=part.alias, quoted=True)
+    wrong = of_faults(wrong, rows_fail, _cause(ROW_FAILS, part))
     if part.join in ("semi", "anti"):
         alone = exp.Not(this=truth(wrong))
         return replace(found, on=all_of(found.on, alone), lenient=all_of(found.lenient, alone))

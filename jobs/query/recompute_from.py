@@ -17,6 +17,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Dialect
 from strandline.jobs.functions.failing import in_words, lenient, strict
 from strandline.jobs.functions.failing_rows import Apart, RowCheck
+from strandline.jobs.functions.faults import words_of
 from strandline.jobs.functions.scalars.contract import total
 from strandline.jobs.functions.scalars.domains import FAIL
 from strandline.jobs.model.stage import JOIN_WORDS, Output
@@ -182,7 +183,7 @@ def _pairs_that_fail(part: From, check: RowCheck, recompute: Recomputation) -> l
 
 def _unless(rows: Apart) -> exp.Expression:
     """TRUE, or an error on the rows that fail."""
-    error = exp.If(this=rows.fails, true=call(FAIL, exp.Literal.string(in_words(rows.term))))
+    error = exp.If(this=rows.fails, true=call(FAIL, words_of(in_words(rows.term), rows.fails)))
     return exp.Case(ifs=[error], default=exp.true())
 
 

@@ -18,10 +18,15 @@ ServeError
 ├── SlowReader                serve.slow_reader           retry
 ├── Unauthenticated           serve.unauthenticated       stop
 └── Forbidden                 serve.forbidden             stop
+
+InvalidQuery
+└── RowNotAnswered            serve.row_failed            stop    says by what
 """
 
 from __future__ import annotations
 
+from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.row_faults import RowFault
 from strandline.state_store.errors import Action, StrandlineError
 from strandline.state_store.wording import Name, sentence
 
@@ -152,3 +157,18 @@ class Forbidden(ServeError):
     """A token does not allow what was asked for. Stop: ask with one whose scopes name the view and the verb."""
 
     code = "serve.forbidden"
+
+
+class RowNotAnswered(InvalidQuery):
+    """An expression of a query has no value for a row: a division by zero, a number out of range, a text that is none.
+    Stop: leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them.
+
+    Args:
+        fault: what it fails by.
+    """
+
+    code = "serve.row_failed"
+
+    def __init__(self, message: str, *, fault: RowFault = RowFault.UNKNOWN, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.fault = fault

@@ -42,7 +42,7 @@ from strandline.state_store.errors import VersionGone
 from strandline.state_store.tablespec import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -278,21 +278,21 @@ def answer(
     cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, plan.past)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
     snapshot = PinnedTables(lake, cut, spent, plan.past)
+    again = partial(_again, plan)
     with QueryEngine(functions, spent, database) as duck:
         if computed is None and plan.piecewise and plan.limit is not None:
-            rows = _first(plan.limit, _by_piece(duck, asked, snapshot, predicate))
+            rows = _first(plan.limit, _by_piece(duck, asked, snapshot, predicate, again))
             return Answer(*_outputs(pull), rows, cut)
         given, met = (computed[0], None) if computed is not None else ({}, predicate)
         stored = {name: each for name, each in asked.tables.items() if name not in given}
         tables = given | {name: snapshot.rows(each, _columns(each), met) for name, each in stored.items()}
-        # A row that fails may be one that joins nothing, and so none of the query's.
-        again = partial(_joined_first, plan) if only_relation(pull) is None else None
         rows = duck.query(asked.text, tables, again)
     return Answer(*_outputs(pull), rows, cut)
 
 
-def _joined_first(plan: PlannedPull) -> str:
-    return computation(plan.pull, plan.limit, joins_first=True).text
+def _again(plan: PlannedPull) -> str:
+    """The text that says by what a row fails, if one does: one that joins nothing is none of the query's."""
+    return computation(plan.pull, plan.limit, again=True).text
 
 
 def columns_of(statement: Select, catalog: Catalog, lake: LakeLayout) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
@@ -330,12 +330,16 @@ def _columns(relation: Relation) -> list[str]:
 
 
 def _by_piece(
-    duck: QueryEngine, asked: Computation, snapshot: PinnedTables, predicate: Predicate | None
+    duck: QueryEngine,
+    asked: Computation,
+    snapshot: PinnedTables,
+    predicate: Predicate | None,
+    again: Callable[[], str],
 ) -> Iterator[pa.Table]:
     """The answers of a query over one table, for one piece of the table after the other."""
     ((name, relation),) = asked.tables.items()
     for piece in snapshot.pieces(relation, _columns(relation), predicate):
-        yield duck.query(asked.text, {name: piece})
+        yield duck.query(asked.text, {name: piece}, again)
 
 
 def _first(limit: int, answers: Iterable[pa.Table]) -> pa.Table:
@@ -373,16 +377,17 @@ class Computation:
     tables: dict[str, Relation]
 
 
-def computation(pull: PullQuery, limit: int | None, *, joins_first: bool = False) -> Computation:
+def computation(pull: PullQuery, limit: int | None, *, again: bool = False) -> Computation:
     """The computation of a pull query; `limit` is the most rows of its answer.
 
     Args:
-        joins_first: as of `recompute_sql`.
+        again: after it failed on a row: rows are joined first, and an error says by what one fails.
 
     Raises:
         NotSupported: DuckDB has no function for one of its aggregates.
     """
-    text = recompute_sql(pull.query, "duckdb", fate="error", joins_first=joins_first, nested=pull.nested)
+    joins = again and only_relation(pull) is None
+    text = recompute_sql(pull.query, "duckdb", fate="error", joins_first=joins, faults=again, nested=pull.nested)
     text = _in_order(text, pull, limit)
     tables: dict[str, Relation] = {}
     plain: list[str] = []

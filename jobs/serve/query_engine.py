@@ -14,7 +14,8 @@ import duckdb
 
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW, TOO_MANY_ROUNDS
 from strandline.jobs.model.errors import InvalidQuery, RecursionEndless
-from strandline.jobs.serve.errors import TooLarge
+from strandline.jobs.model.row_faults import RowFault, fault_and_words
+from strandline.jobs.serve.errors import RowNotAnswered, TooLarge
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget
 from strandline.state_store.duckdb import elementary
 from strandline.state_store.duckdb.statements import error_of
@@ -37,6 +38,11 @@ _LOCKED: Final = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+
+# What DuckDB says by itself: of whole groups, of subqueries, and in queries of catalogs.
+_NO_NUMBER: Final = "Could not convert string"
+_SEVERAL_ROWS: Final = "More than one row returned by a subquery"
+_LEFT_OUT: Final = "leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them"
 
 # As many as DuckDB makes at once; what an answer has too many is found that much later.
 _BATCH_ROWS: Final = 1 << 16
@@ -128,7 +134,8 @@ class QueryEngine:
             again: another text of the same query, which is asked where `sql` fails on a row.
 
         Raises:
-            InvalidQuery: an expression fails on a row; or DuckDB refuses the text or fails over the data.
+            RowNotAnswered: an expression fails on a row.
+            InvalidQuery: DuckDB refuses the text or fails over the data.
             TimeLimit, TooLarge: the query takes more than it may. A single call of a function runs to its end first.
             FunctionRefused, RefreshFailed: the query calls a function whose Python may not run.
         """
@@ -192,11 +199,21 @@ class QueryEngine:
                 raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
             _, fails, what = message.partition(f" Error: {FAILS_ON_A_ROW}")
             if fails and isinstance(known, duckdb.InvalidInputException):
-                raise InvalidQuery(
-                    f"an expression of the query fails on a row: {what}",
-                    hint="leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them",
-                ) from error
+                fault, words = fault_and_words(what)
+                said = f"an expression of the query fails on a row{': ' if words else ' of a subquery'}{words}"
+                raise RowNotAnswered(said, fault=fault, hint=_LEFT_OUT) from error
             _, endless, levels = message.partition(f" Error: {TOO_MANY_ROUNDS}")
             if endless:
                 raise RecursionEndless.of(levels) from error
-            raise InvalidQuery(f"the query cannot be answered: {message}") from error
+            raise _not_answered(known, message) from error
+
+
+def _not_answered(error: duckdb.Error, message: str) -> InvalidQuery:
+    said = f"the query cannot be answered: {message}"
+    if _SEVERAL_ROWS in message:
+        said, hint = "a subquery that stands for a value has several rows", "leave one with WHERE, LIMIT or MAX(…)"
+        return RowNotAnswered(said, fault=RowFault.SEVERAL_ROWS, hint=hint)
+    if isinstance(error, (duckdb.OutOfRangeException, duckdb.ConversionException)):
+        fault = RowFault.BAD_TEXT if _NO_NUMBER in message else RowFault.OUT_OF_RANGE
+        return RowNotAnswered(said, fault=fault, hint=_LEFT_OUT)
+    return InvalidQuery(said)

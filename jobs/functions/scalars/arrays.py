@@ -13,6 +13,7 @@ from strandline.jobs.functions.scalars.contract import Scalar, Signature, Types,
 from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_many
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import BaseType, SqlType
 
 FORMS = {
@@ -362,6 +363,7 @@ ARRAYS = (
         _counted("generate_series({0}, {1}, {2})"),
         exact=True,
         fails=too_many,
+        fault=RowFault.TOO_LARGE,
     ),
     Scalar("TOO_MANY", takes(t.BOOLEAN, t.BIGINT, t.BIGINT, t.INT), _TOO_MANY, hidden=True),
     # Each item or NULL in its place, in all combinations, each once: for CUBE_EXPLODE.

@@ -17,6 +17,7 @@ from strandline.jobs.functions.scalars.contract import (
 from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import BaseType, SqlType
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
@@ -299,8 +300,24 @@ BYTES = (
         _substring_duckdb,
         hidden=True,
     ),
-    Scalar("BYTES_LPAD", _PAD, _PADDED.format("lpad"), _padded_duckdb(left=True), hidden=True, fails=too_long),
-    Scalar("BYTES_RPAD", _PAD, _PADDED.format("rpad"), _padded_duckdb(left=False), hidden=True, fails=too_long),
+    Scalar(
+        "BYTES_LPAD",
+        _PAD,
+        _PADDED.format("lpad"),
+        _padded_duckdb(left=True),
+        hidden=True,
+        fails=too_long,
+        fault=RowFault.TOO_LARGE,
+    ),
+    Scalar(
+        "BYTES_RPAD",
+        _PAD,
+        _PADDED.format("rpad"),
+        _padded_duckdb(left=False),
+        hidden=True,
+        fails=too_long,
+        fault=RowFault.TOO_LARGE,
+    ),
     Scalar("BYTES_CONCAT", takes_any_number(t.BYTES, t.BYTES, 1), _joined_spark, _joined_duckdb, hidden=True),
     Scalar("BYTES_CONCAT_WS", takes_any_number(t.BYTES, t.BYTES, 2), _separated_spark, _separated_duckdb, hidden=True),
     # Bytes are split as the text that has a character for each of them.

@@ -18,6 +18,7 @@ from typing import Literal
 from sqlglot import exp
 
 from strandline.jobs.model.errors import InvalidQuery, TypeMismatch
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import BaseType, SqlType, common_type
 
 TOTAL = "total"
@@ -67,6 +68,7 @@ class Scalar:
         hidden: a building block of other functions; not meant for users, and harmless when they call it.
         fails: the condition on the arguments under which the call fails, from `jobs.functions.scalars.domains`; it
             never fails itself. None: the function has a value, or NULL, for all arguments.
+        fault: what such a call fails by.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Scalar:
     alike: bool = False
     hidden: bool = False
     fails: Fails | None = None
+    fault: RowFault = RowFault.OUT_OF_RANGE
 
     def write(self, dialect: str, arguments: Sequence[str]) -> str:
         """The call as SQL text of one engine."""

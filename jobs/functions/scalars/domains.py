@@ -15,6 +15,7 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW
 from strandline.jobs.functions.scalars.contract import Fails, Scalar, Types
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import SqlType
 from strandline.jobs.sql.trees import call, conjuncts
 
@@ -219,7 +220,7 @@ def _reach(name: str, types: Types) -> tuple[Types, SqlType]:
     raise TypeMismatch(f"{name} is what the bound of a frame becomes; write ROWS BETWEEN n PRECEDING AND …")
 
 
-REACHES = (Scalar(REACH, _reach, "({0})", hidden=True, fails=_no_reach),)
+REACHES = (Scalar(REACH, _reach, "({0})", hidden=True, fails=_no_reach, fault=RowFault.NO_FRAME),)
 
 
 # What `jobs.functions.failing` writes in the place of operators that can fail: their NULL, and an error.

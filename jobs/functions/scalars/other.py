@@ -8,6 +8,7 @@ from strandline.jobs.functions.scalars.contract import Scalar, Types, common, co
 from strandline.jobs.functions.scalars.time_patterns import since_1970, since_last
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import BaseType, SqlType
 
 
@@ -48,7 +49,7 @@ OTHER = (
     Scalar("GREATEST", takes_common(1, nested=False), "greatest({0}, {args})", "greatest", alike=True),
     Scalar("LEAST", takes_common(1, nested=False), "least({0}, {args})", "least", alike=True),
     # The number of rows of a subquery that stands for a value, and that of the first.
-    Scalar("SINGLE_VALUE", _single, "({1})", hidden=True, fails=domains.more_than_one),
+    Scalar("SINGLE_VALUE", _single, "({1})", hidden=True, fails=domains.more_than_one, fault=RowFault.SEVERAL_ROWS),
     # Milliseconds since 1970; ROWTIME is written with it.
     Scalar("UNIX_TIMESTAMP", takes_no_clock(t.BIGINT, t.TIMESTAMP), "unix_millis({0})", since_1970("{0}")),
     Scalar(
@@ -57,6 +58,7 @@ OTHER = (
         "timestamp_millis({0})",
         "make_timestamptz({0} * 1000)",
         fails=domains.no_instant,
+        fault=RowFault.TIME_OUT_OF_RANGE,
     ),
     Scalar(
         "FROM_MICROSECONDS",
@@ -65,6 +67,7 @@ OTHER = (
         "make_timestamptz({0})",
         hidden=True,
         fails=domains.no_exact_instant,
+        fault=RowFault.TIME_OUT_OF_RANGE,
     ),
 )
 

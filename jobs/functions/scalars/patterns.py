@@ -23,6 +23,7 @@ from strandline.jobs.functions.scalars.contract import (
 from strandline.jobs.functions.scalars.domains import no_expression, no_group, tried
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import SqlType
 
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
@@ -229,6 +230,7 @@ PATTERNS = (
         constant=(2,),
         check=_checked(0, of_group=True),
         fails=no_group,
+        fault=RowFault.NO_PATTERN,
     ),
     Scalar(
         "REGEXP_LIKE",
@@ -237,6 +239,7 @@ PATTERNS = (
         "regexp_matches({0}, {1})",
         check=_checked(1),
         fails=no_expression(1),
+        fault=RowFault.NO_PATTERN,
         aliases=("REGEXP_MATCHES",),
     ),
     Scalar(
@@ -247,6 +250,7 @@ PATTERNS = (
         constant=(2,),
         check=_checked(0, of_group=True),
         fails=no_group,
+        fault=RowFault.NO_PATTERN,
     ),
     # A group of the match is `$1`.
     Scalar(
@@ -256,6 +260,7 @@ PATTERNS = (
         "regexp_replace({0}, {1}, regexp_replace(replace({2}, '\\', '\\\\'), '\\$([0-9])', '\\\\\\1', 'g'), 'g')",
         check=_checked(1),
         fails=no_expression(1),
+        fault=RowFault.NO_PATTERN,
     ),
     Scalar(
         "REGEXP_SPLIT_TO_ARRAY",
@@ -266,6 +271,7 @@ PATTERNS = (
         "CASE WHEN {1} IS NOT NULL THEN regexp_split_to_array({0}, {1}) END",
         check=_checked(1),
         fails=no_expression(1),
+        fault=RowFault.NO_PATTERN,
     ),
     # A text that both engines read as a regular expression, or that only Spark would: it asks Java.
     Scalar(

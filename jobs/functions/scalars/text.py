@@ -11,6 +11,7 @@ from strandline.jobs.functions.scalars.contract import Scalar, Types, Written, c
 from strandline.jobs.functions.scalars.domains import MOST_CHARACTERS, too_long, too_often
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import TypeMismatch
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.model.types import BaseType, SqlType
 
 # Upper and lower case: each letter becomes one letter, whatever stands beside it, as DuckDB and Unicode 15 have it.
@@ -318,10 +319,20 @@ TEXT = (
     Scalar("STRPOS", takes(t.INT, t.VARCHAR, t.VARCHAR), "instr", "CAST(instr({0}, {1}) AS INTEGER)"),
     Scalar("INSTR", takes(t.INT, t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=2), _instr_spark, _instr_duckdb),
     Scalar(
-        "LPAD", _PAD, _PADDED.replace("FUNCTION", "lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),), fails=too_long
+        "LPAD",
+        _PAD,
+        _PADDED.replace("FUNCTION", "lpad"),
+        instead=((BaseType.BYTES, "BYTES_LPAD"),),
+        fails=too_long,
+        fault=RowFault.TOO_LARGE,
     ),
     Scalar(
-        "RPAD", _PAD, _PADDED.replace("FUNCTION", "rpad"), instead=((BaseType.BYTES, "BYTES_RPAD"),), fails=too_long
+        "RPAD",
+        _PAD,
+        _PADDED.replace("FUNCTION", "rpad"),
+        instead=((BaseType.BYTES, "BYTES_RPAD"),),
+        fails=too_long,
+        fault=RowFault.TOO_LARGE,
     ),
     # DuckDB's own keeps together what is one sign for the eye.
     Scalar("STARTS_WITH", _TEST, "startswith", "starts_with", aliases=("PREFIX",)),
@@ -331,6 +342,7 @@ TEXT = (
         takes(t.VARCHAR, t.VARCHAR, t.INT),
         f"repeat({{0}}, CASE WHEN {_TOO_OFTEN} OR {{1}} < 0 THEN 0 ELSE {{1}} END)",
         fails=too_often,
+        fault=RowFault.TOO_LARGE,
     ),
     Scalar("TOO_OFTEN", takes(t.BOOLEAN, t.VARCHAR, t.INT), f"({_TOO_OFTEN})", hidden=True),
     Scalar(

@@ -24,6 +24,7 @@ from strandline.jobs.functions.scalars.time_patterns import (
 from strandline.jobs.functions.scalars.time_texts import formatted, is_pattern, read_by_row, written_by_row
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import InvalidQuery
+from strandline.jobs.model.row_faults import RowFault
 
 _DAY = 86_400_000
 _SPARK_TIME = "timestamp_millis(CAST({0} AS BIGINT))"
@@ -116,6 +117,7 @@ TIMES = (
         _formatted("duckdb", "{0}"),
         check=_check_written,
         fails=domains.no_pattern_of_time(1),
+        fault=RowFault.BAD_ARGUMENT,
     ),
     Scalar(
         "FORMAT_TIME",
@@ -124,6 +126,7 @@ TIMES = (
         _formatted("duckdb", _DUCKDB_TIME),
         check=_check_written,
         fails=domains.no_pattern_of_time(1),
+        fault=RowFault.BAD_ARGUMENT,
     ),
     Scalar(
         "FORMAT_TIMESTAMP",
@@ -132,6 +135,7 @@ TIMES = (
         _formatted("duckdb", _DUCKDB_UTC),
         check=_check_written,
         fails=domains.no_pattern_of_time(1, zone=2),
+        fault=RowFault.BAD_ARGUMENT,
     ),
     Scalar(
         "PARSE_DATE",
@@ -140,6 +144,7 @@ TIMES = (
         _parsed("duckdb", "CAST({0} AS DATE)", of_date=True),
         check=_check_read,
         fails=domains.no_pattern_of_time(1),
+        fault=RowFault.BAD_ARGUMENT,
     ),
     Scalar(
         "PARSE_TIME",
@@ -148,6 +153,7 @@ TIMES = (
         _parsed("duckdb", f"CAST({since_last(_DAY, '{0}')} AS INTEGER)"),
         check=_check_read,
         fails=domains.no_pattern_of_time(1),
+        fault=RowFault.BAD_ARGUMENT,
     ),
     Scalar(
         "PARSE_TIMESTAMP",
@@ -156,6 +162,7 @@ TIMES = (
         _parsed("duckdb", _DUCKDB_UTC),
         check=_check_read,
         fails=domains.no_pattern_of_time(1, zone=2),
+        fault=RowFault.BAD_ARGUMENT,
     ),
     Scalar(
         "IS_ZONE",
@@ -180,6 +187,7 @@ TIMES = (
         ),
         check=_check_zones,
         fails=domains.no_zone(1, 2),
+        fault=RowFault.BAD_ARGUMENT,
     ),
 )
 
@@ -309,6 +317,7 @@ TIME_SUMS = (
         "({0} + to_milliseconds(CASE WHEN {0} IS NOT NULL THEN {1} END))",
         hidden=True,
         fails=domains.no_later_instant,
+        fault=RowFault.TIME_OUT_OF_RANGE,
     ),
     Scalar(
         "ADD_MONTHS",
@@ -317,6 +326,7 @@ TIME_SUMS = (
         "({0} + to_months({1}))",
         hidden=True,
         fails=domains.no_later_month,
+        fault=RowFault.TIME_OUT_OF_RANGE,
     ),
     Scalar(
         "ADD_TO_TIME",
@@ -332,6 +342,7 @@ TIME_SUMS = (
         _day_duckdb("CAST({0} - DATE '1970-01-01' AS BIGINT) + {1}", "({0} + {1})"),
         hidden=True,
         fails=domains.no_later_day,
+        fault=RowFault.TIME_OUT_OF_RANGE,
     ),
     Scalar(
         "FROM_DAYS",
@@ -339,6 +350,7 @@ TIME_SUMS = (
         _day_spark("{0}", "date_from_unix_date({0})"),
         _day_duckdb("{0}", "(DATE '1970-01-01' + {0})"),
         fails=domains.no_day,
+        fault=RowFault.TIME_OUT_OF_RANGE,
     ),
     # Days as a BIGINT, in which they can be added.
     Scalar(

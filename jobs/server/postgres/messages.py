@@ -25,6 +25,7 @@ from strandline.jobs.model.errors import (
     TypeMismatch,
     UnknownName,
 )
+from strandline.jobs.model.row_faults import RowFault
 from strandline.jobs.serve import errors as serving
 from strandline.jobs.server.postgres.wire_types import Refusal, SqlState
 from strandline.state_store import errors as store
@@ -243,10 +244,27 @@ _STATES: Final[dict[type[store.StrandlineError], SqlState]] = {
 }
 
 
+_OF_ROWS: Final = {
+    RowFault.BAD_TEXT: SqlState.BAD_TEXT,
+    RowFault.BAD_TIME: SqlState.BAD_TIME,
+    RowFault.DIVISION_BY_ZERO: SqlState.DIVISION_BY_ZERO,
+    RowFault.NO_PATTERN: SqlState.NO_PATTERN,
+    RowFault.SEVERAL_ROWS: SqlState.SEVERAL_ROWS,
+    RowFault.NO_FRAME: SqlState.NO_FRAME,
+    RowFault.TOO_LARGE: SqlState.TOO_LARGE,
+    RowFault.TIME_OUT_OF_RANGE: SqlState.TIME_OUT_OF_RANGE,
+    RowFault.BAD_ARGUMENT: SqlState.INVALID_VALUE,
+    RowFault.OUT_OF_RANGE: SqlState.OUT_OF_RANGE,
+    RowFault.UNKNOWN: SqlState.BAD_DATA,
+}
+
+
 def state_of(error: store.StrandlineError) -> SqlState:
     """The SQLSTATE of an error: that of its class, or of the nearest one above."""
     if isinstance(error, Refusal):
         return error.state
+    if isinstance(error, serving.RowNotAnswered):
+        return _OF_ROWS[error.fault]
     if isinstance(error, UnknownName) and error.message.startswith("unknown column"):
         return SqlState.UNKNOWN_COLUMN
     return next(_STATES[each] for each in type(error).__mro__ if each in _STATES)

@@ -16,6 +16,7 @@ from strandline.jobs.catalog.stored_names import as_stored
 from strandline.jobs.model import types as t
 from strandline.jobs.model.errors import SqlError
 from strandline.jobs.serve.catalogued import names_read, readable_named
+from strandline.jobs.serve.errors import RowNotAnswered
 from strandline.jobs.server.postgres.messages import line_and_column, place_of
 from strandline.jobs.server.postgres.parameters import sql_of_value
 from strandline.jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
@@ -25,6 +26,7 @@ from strandline.jobs.server.state.worker import Answered, QueryRequest, answered
 from strandline.jobs.sql.from_text import type_of
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Select
+from strandline.state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -212,7 +214,21 @@ class RowsAsked:
         if system is not None:
             oids = system.parameter_oids(given)
             values = _values(self.parameters, oids, [sent_type(oid) or t.VARCHAR for oid in oids])
-            return system.answer(values, self.terms, self.token, self.caller, shared.database)
+            try:
+                return system.answer(values, self.terms, self.token, self.caller, shared.database)
+            except RowNotAnswered as error:
+                # Many a text is one of the language too (`SELECT 1 / 0`), which says better what fails.
+                try:
+                    self._of_language(catalog, shared)
+                except RowNotAnswered:
+                    raise
+                except StrandlineError:
+                    pass
+                raise error from None
+        return self._of_language(catalog, shared)
+
+    def _of_language(self, catalog: Catalog, shared: Shared) -> Answered:
+        given = tuple(each.oid for each in self.parameters)
         made = TypedQuestion.of(self.text, given, catalog).with_values(self.parameters)
         asked = QueryRequest(made.text, self.terms, self.token, "arrow")
         return _placed(made, self.text, lambda: answered(asked, catalog, shared))

@@ -86,7 +86,7 @@ def test_a_query_may_stand_wherever_a_value_may(session: Interpreter, query: str
 
 
 def test_a_value_has_one_row(session: Interpreter) -> None:
-    with pytest.raises(InvalidQuery, match="More than one row"):
+    with pytest.raises(InvalidQuery, match="several rows"):
         answer(session, "SELECT k FROM t WHERE n > (SELECT v FROM s)")
 
 
