@@ -15,7 +15,7 @@ from strandline.jobs.ingest.debezium import open_writer
 from strandline.jobs.ingest.formats.coerce import Misfit, coerce, wire_value
 from strandline.jobs.ingest.formats.format import open_format
 from strandline.jobs.ingest.logs.log import Record
-from strandline.jobs.ingest.topics import open_log, open_with_topic
+from strandline.jobs.ingest.topics import open_log, open_to_write
 from strandline.jobs.model import tables
 from strandline.jobs.model import types as t
 from strandline.jobs.model.definitions import TICK
@@ -49,6 +49,7 @@ def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: 
 
     Raises:
         EncodeFailed: a value does not fit its column or format. Nothing was written.
+        TopicMissing, TopicReplaced: events were read from it, and it is gone. Nothing was written.
         SourceUnavailable: the broker or registry does not answer.
     """
     if not rows:
@@ -62,9 +63,10 @@ def append_records(
     """Append records to the source's topic, which is created if absent; the partition and offset of each.
 
     Raises:
+        TopicMissing, TopicReplaced: events were read from it, and it is gone. Nothing was written.
         SourceUnavailable: the broker does not answer.
     """
-    return open_with_topic(source, settings, lake).produce(source.topic, records)
+    return open_to_write(source, settings, lake).produce(source.topic, records)
 
 
 def encode_rows(

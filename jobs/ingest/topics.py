@@ -148,6 +148,38 @@ def open_with_topic(source: Source, settings: Settings, lake: LakeLayout) -> Log
     return log
 
 
+def open_to_write(source: Source, settings: Settings, lake: LakeLayout) -> Log:
+    """The log, with the topic of a source for its INSERTs. It is created if absent, unless events were read from it:
+    a new one of that name would be another one, and what is written there would wait for ever.
+
+    Raises:
+        TopicMissing: events were read from the topic, and it is gone.
+        TopicReplaced: events were read from another topic of that name.
+        TopicsElsewhere: the lake's topics are of the other kind.
+        SourceUnavailable: the broker does not answer.
+    """
+    if not _read_ids(source, lake):
+        return open_with_topic(source, settings, lake)
+    log = open_log(settings, lake)
+    try:
+        current_ids([source], lake, log)
+    except TopicReplaced as error:
+        error.hint = sentence(
+            "nothing was written; type: strandline rebuild {}, which reads the new topic from its first record and "
+            "sets the events of the old one aside, then INSERT again",
+            Name(source.name, shlex.quote),
+        )
+        raise
+    return log
+
+
+def _read_ids(source: Source, lake: LakeLayout) -> list[str]:
+    """The ids of the topics that the source's tables come from; an unknown id is empty."""
+    # Both tables: dead letters are committed first, so after a kill they may be all that there is.
+    heads = (head(lake.table(each)) for each in (tables.event_log(source), tables.dead_letters(source.name)))
+    return [each.record.topics.get(source.topic, "") for each in heads if each is not None]
+
+
 # The check that a topic still holds the last records that were read from it.
 #
 #     read up to here, in term 3        unclean election, term 4       the leader goes on, in term 4
@@ -245,11 +277,8 @@ def current_ids(sources: Sequence[Source], lake: LakeLayout, log: Log) -> dict[s
     """
     ids = {topic: _id_of(topic, sources, lake, log) for topic in topics_of(sources)}
     for source in sources:
-        # Both tables: dead letters are committed first, so after a kill they may be all that there is.
-        for table in (tables.event_log(source), tables.dead_letters(source.name)):
-            found = head(lake.table(table))
-            if found is not None:
-                check_same(source.topic, found.record.topics.get(source.topic, ""), ids[source.topic], log)
+        for wanted in _read_ids(source, lake):
+            check_same(source.topic, wanted, ids[source.topic], log)
     # Of Kafka's the run itself looks, once a leader is there for each partition.
     check_same_records([each for each in sources if origin_of(each.topic) is not None], lake, log, {})
     return ids
@@ -260,17 +289,16 @@ def _id_of(topic: str, sources: Sequence[Source], lake: LakeLayout, log: Log) ->
     try:
         return log.identity(topic).id
     except TopicMissing as error:
-        read = [
-            each for each in sources if each.topic == topic and head(lake.table(tables.event_log(each))) is not None
-        ]
+        read = [each for each in sources if each.topic == topic and _read_ids(each, lake)]
         if not read or origin_of(topic) is not None:
             raise
         raise TopicMissing(
             sentence("{}, and events were read from it: it was deleted", error.message),
             where=error.where,
             hint=sentence(
-                "make it again, and type: strandline rebuild {}, which reads the new one from its first record; the "
-                "events of the old one are set aside then",
+                "give the CREATE of '{}' once more, which makes it, and type: strandline rebuild {}, which reads the "
+                "new one from its first record; the events of the old one are set aside then",
+                Name(read[0].name),
                 Name(read[0].name, shlex.quote),
             ),
         ) from error

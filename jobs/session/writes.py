@@ -45,6 +45,7 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
         UnknownName: no such source or column.
         InvalidQuery: the target is a view, a column is named twice, or a row has too few or too many values.
         TypeMismatch: a value does not fit its column. Nothing was written.
+        TopicMissing, TopicReplaced: events were read from the topic, and it is gone. Nothing was written.
         SourceUnavailable: the broker or registry does not answer.
     """
     source = target_of(statement, catalog)
@@ -71,6 +72,7 @@ def append(source: Source, rows: Sequence[Mapping[str, object]], settings: Setti
 
     Raises:
         TypeMismatch, EncodeFailed: a value does not fit its column. Nothing was written.
+        TopicMissing, TopicReplaced: events were read from the topic, and it is gone. Nothing was written.
         SourceUnavailable: the broker or registry does not answer.
     """
     from strandline.jobs.ingest.produce import insert_rows

@@ -59,7 +59,9 @@ def test_a_topic_made_anew_with_more_records_stops_the_run(
     fill(settings, lake, 2)
     drain(spark, settings, lake, [EVENTS])
     shutil.rmtree(on_disk(lake.topic("events")))
-    fill(settings, lake, 10)
+    log = LocalLog(lake)
+    log.ensure_topic("events", 2)
+    log.produce("events", [Record(None, b"{}", 1000)] * 10)
     with pytest.raises(TopicReplaced, match="'events'"):
         drain(spark, settings, lake, [EVENTS])
 

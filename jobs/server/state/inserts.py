@@ -17,7 +17,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.ingest.produce import append_records, encode_rows
-from strandline.jobs.ingest.topics import open_log
+from strandline.jobs.ingest.topics import open_log, open_to_write
 from strandline.jobs.model.definitions import written_elsewhere
 from strandline.jobs.serve.errors import KeyReused, RequestRefused
 from strandline.state_store.errors import CorruptState
@@ -90,6 +90,7 @@ class Inserts:
             EncodeFailed: a value does not fit its column. Nothing was written.
             KeyReused: the key came with other rows before.
             RequestRefused: others write the topic.
+            TopicMissing, TopicReplaced: events were read from it, and it is gone. Nothing was written.
             SourceUnavailable: the broker does not answer.
         """
         if source.read_only:
@@ -116,8 +117,7 @@ class Inserts:
             raise KeyReused("the idempotency key came with other rows before", hint="use a new key for a new request")
         if known is not None and known["places"] is not None:
             return Inserted(source.topic, tuple((p, o) for p, o in known["places"]))
-        log = open_log(self._settings, self._lake)
-        log.ensure_topic(source.topic, source.partitions, source.replicas)
+        log = open_to_write(source, self._settings, self._lake)
         if known is None:
             ends = {str(partition): end for partition, end in log.end_offsets(source.topic).items()}
             known = {"body": body, "ends": ends, "places": None}

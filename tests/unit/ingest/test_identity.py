@@ -11,7 +11,9 @@ import pytest
 from strandline.jobs.ingest.logs.local_log import LocalLog
 from strandline.jobs.ingest.logs.log import Record, TopicIdentity
 from strandline.jobs.ingest.offsets import committed_offsets, start_offsets
+from strandline.jobs.ingest.produce import insert_rows
 from strandline.jobs.ingest.topics import check_all_same, current_ids
+from strandline.jobs.model import tables
 from strandline.jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.spark import Session
@@ -97,3 +99,21 @@ def test_a_topic_that_was_read_and_is_gone_was_deleted(lake: LakeLayout) -> None
     with pytest.raises(TopicMissing, match="events were read from it: it was deleted") as deleted:
         current_ids([EVENTS], lake, LocalLog(lake))
     assert "type: strandline rebuild events" in (deleted.value.hint or "")
+
+
+@pytest.mark.parametrize("read", [tables.event_log(EVENTS), "events__dead_letters"])
+def test_an_insert_makes_no_topic_anew_that_was_read(lake: LakeLayout, settings: Settings, read: str) -> None:
+    rows = [{"n": 1}]
+    insert_rows(EVENTS, rows, settings, lake)
+    commit(lake, {"0": 1}, LocalLog(lake).identity("events").id, read)
+    assert insert_rows(EVENTS, rows, settings, lake) == 1
+    shutil.rmtree(on_disk(lake.topic("events")))
+    with pytest.raises(TopicMissing, match="it was deleted") as deleted:
+        insert_rows(EVENTS, rows, settings, lake)
+    assert "give the CREATE of 'events' once more" in (deleted.value.hint or "")
+    assert not LocalLog(lake).exists("events")
+    log = _made(lake, 0)
+    with pytest.raises(TopicReplaced) as replaced:
+        insert_rows(EVENTS, rows, settings, lake)
+    assert "nothing was written; type: strandline rebuild events" in (replaced.value.hint or "")
+    assert log.end_offsets("events") == {0: 0}

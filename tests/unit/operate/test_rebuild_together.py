@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli import main as cli
 from strandline.jobs.ingest.topics import open_log
-from strandline.jobs.model.errors import ViewsStopped
+from strandline.jobs.model.errors import TopicMissing, TopicReplaced, ViewsStopped
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.health_checks import Waiting
 from strandline.jobs.operate.rebuild import plan_rebuild, plan_rebuilds, rebuild
@@ -195,6 +195,27 @@ def test_views_follow_a_topic_that_was_made_anew_and_is_empty_still(shop: Settin
     open_log(shop, lake).ensure_topic("lone", 1)
     rebuild(shop, "lone")
     assert rows(shop, "of_lone") == []
+    assert broken(shop) == []
+
+
+def test_an_insert_into_a_topic_that_is_gone_says_what_to_type(shop: Settings, lake: LakeLayout) -> None:
+    create = "CREATE STREAM lone (n INT) WITH (KAFKA_TOPIC = 'lone', PARTITIONS = 1);"
+    view = "CREATE MATERIALIZED VIEW of_lone AS SELECT n FROM lone;"
+    insert = "INSERT INTO lone VALUES (3);"
+    list(Interpreter(shop, "shop").run(f"{create} {view} INSERT INTO lone VALUES (1), (2);"))
+    drain(shop, "shop", in_driver=True)
+    shutil.rmtree(on_disk(lake.topic("lone")))
+    with pytest.raises(TopicMissing, match="it was deleted"):
+        list(Interpreter(shop, "shop").run(insert))
+    list(Interpreter(shop, "shop").run(create))
+    with pytest.raises(TopicReplaced) as replaced:
+        list(Interpreter(shop, "shop").run(insert))
+    assert "strandline rebuild lone" in (replaced.value.hint or "")
+    code, _, err = invoke("rebuild", "lone")
+    assert code == 0, err
+    list(Interpreter(shop, "shop").run(insert))
+    drain(shop, "shop", in_driver=True)
+    assert [3 in row for row in rows(shop, "of_lone")] == [True]
     assert broken(shop) == []
 
 

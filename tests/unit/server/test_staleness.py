@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from psycopg import errors
 
 from strandline.jobs.ingest.logs.local_log import LocalLog
+from strandline.jobs.ingest.logs.log import Record
 from strandline.jobs.model.settings import load_settings
 from strandline.jobs.serve.consistent_snapshot import Reach
 from strandline.jobs.serve.errors import RequestRefused
@@ -245,8 +246,9 @@ def test_a_topic_that_was_made_again_is_reflected_by_no_answer(client: TestClien
     topic = served.lake.topic("visits")
     assert isinstance(topic, Path)
     remove_folder(topic)
-    LocalLog(served.lake).ensure_topic("visits", 1)
-    insert(served)
+    log = LocalLog(served.lake)
+    log.ensure_topic("visits", 1)
+    log.produce("visits", [Record(None, b"{}", 1)])
     wait_until(lambda: client.get(ROW).json()["behind_records"] == 1, "the topic is taken for the former one")
     for answer in refused(client, "30s"):
         assert "topic 'visits' was deleted and made again" in answer.json()["message"]
