@@ -28,7 +28,8 @@ Dialect = Literal["spark", "duckdb"]
 NEGATIVE_WEIGHT = "strandline: negative weight"
 """The message with which a rule's SQL fails when a row is retracted that is not there; `refresh` looks for it."""
 DUPLICATE_KEY = "strandline: duplicate key"
-"""The message with which it fails when a key of a source gets more than one row."""
+"""The begin of the message with which it fails when a key of a source gets more than one row: ` 2 {"id":7}` follows,
+the number of its rows and the key as JSON."""
 FAILS_ON_A_ROW = "strandline: a row fails: "
 """The begin of the message with which a row fails; the expression, or the expectation that it breaks, follows."""
 NO_DATE = "[NUMERIC_VALUE_OUT_OF_RANGE] The day is in none of the years 1 to 9999"
@@ -101,8 +102,8 @@ class Engine(Arrays):
         item is read by its array's name, its number from 1 by `__item`."""
 
     @abstractmethod
-    def fail(self, message: str) -> str:
-        """A BOOLEAN whose evaluation fails with that message."""
+    def fail(self, message: str, *more: str) -> str:
+        """A BOOLEAN whose evaluation fails with that message, and the values of the row that follow it."""
 
     def cast(self, sql: str, sql_type: SqlType) -> str:
         """The value as exactly that type; an error when it does not fit."""
@@ -178,8 +179,8 @@ class Spark(SparkArrays, Engine):
         numbers = f"CASE WHEN {longest} > 0 THEN sequence(1, {longest}) ELSE CAST(array() AS ARRAY<INT>) END"
         return f"LATERAL VIEW inline(transform({numbers}, i -> struct({items}))) __expanded AS {names}"
 
-    def fail(self, message: str) -> str:
-        return f"CAST(raise_error('{message}') AS BOOLEAN)"
+    def fail(self, message: str, *more: str) -> str:
+        return f"CAST(raise_error({_said(message, more)}) AS BOOLEAN)"
 
 
 class DuckDb(DuckDbArrays, Engine):
@@ -241,8 +242,12 @@ class DuckDb(DuckDbArrays, Engine):
         items = ", ".join(f"({array})[__item] AS {self.name(name)}" for name, array in arrays)
         return f"CROSS JOIN {numbers}\n  CROSS JOIN LATERAL (SELECT {items}) AS __expanded"
 
-    def fail(self, message: str) -> str:
-        return f"CAST(error('{message}') AS BOOLEAN)"
+    def fail(self, message: str, *more: str) -> str:
+        return f"CAST(error({_said(message, more)}) AS BOOLEAN)"
+
+
+def _said(message: str, more: Sequence[str]) -> str:
+    return f"concat('{message}', {', '.join(more)})" if more else f"'{message}'"
 
 
 _ENGINES: dict[Dialect, Engine] = {"spark": Spark(), "duckdb": DuckDb()}

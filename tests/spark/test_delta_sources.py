@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from strandline.jobs.model.errors import ViewsStopped
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
 from strandline.jobs.serve.results import Rows
@@ -103,6 +104,19 @@ def test_schema_changes_by_spark(settings: Settings, spark: SparkSession, tmp_pa
         pass
     drain(settings, "p", in_driver=True)
     assert _rows(settings, "every", "id, n, more") == [(2, 5_000_000_000, {"a": 1, "b": "c"})]
+
+
+def test_a_key_with_two_rows_is_named(settings: Settings, spark: SparkSession, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    spark.sql("SELECT 7 AS id, 'a' AS cat UNION ALL SELECT 7, 'a' UNION ALL SELECT 8, 'b'").write.format("delta").save(
+        str(theirs)
+    )
+    ingest = settings.ingest.model_copy(update={"driver_rows": 0})
+    by_spark = settings.model_copy(update={"ingest": ingest, "engine": "spark"})
+    for _ in Interpreter(by_spark, "p").run(f"CREATE TABLE k WITH (DELTA = '{theirs}', KEY = 'id, cat')"):
+        pass
+    with pytest.raises(ViewsStopped, match=r'more than one row in .*: id = 7, cat = "a" has 2'):
+        drain(by_spark, "p", spark)
 
 
 def _define(settings: Settings, theirs: Path) -> None:

@@ -10,6 +10,7 @@ An engine's text about a fault inside a rule's query, of rows or files, becomes 
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shlex
@@ -247,7 +248,11 @@ def typed_fault(epoch: Epoch, error: Exception) -> StrandlineError | None:
         )
     if said.startswith(DUPLICATE_KEY) if of_duckdb else DUPLICATE_KEY in text:
         return DuplicateKey(
-            sentence("a key of '{}' has more than one row in the table that it is read from", Name(epoch.stage.table)),
+            sentence(
+                "a key of '{}' has more than one row in the table that it is read from{}",
+                Name(epoch.stage.table),
+                _key_in(text),
+            ),
             where=_where(epoch),
             hint="delete all rows of that key there, write the one that counts again, and run; or declare it without a "
             "key: its rows are told apart by their values then",
@@ -263,6 +268,17 @@ def typed_fault(epoch: Epoch, error: Exception) -> StrandlineError | None:
         where=_where(epoch),
         hint="leave such rows out with WHERE, or TRY_CAST and NULLIF",
     )
+
+
+def _key_in(text: str) -> str:
+    """The key in the message of a key with several rows, and how many it has: `: id = 7 has 2`."""
+    count, _, key = text.partition(DUPLICATE_KEY)[2].strip().partition(" ")
+    try:
+        found, _ = json.JSONDecoder().raw_decode(key)
+    except ValueError:
+        return ""
+    named = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found.items())
+    return f": {named} has {count}" if count.isdecimal() and int(count) > 1 else f": {named}"
 
 
 def _where(epoch: Epoch) -> Text:

@@ -8,6 +8,7 @@ from typing import get_args
 from sqlglot import exp
 
 from strandline.jobs.engines.engine import DUPLICATE_KEY, NEGATIVE_WEIGHT, Dialect, Engine, engine_of
+from strandline.jobs.functions.registry import find
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import aggregate_rule, chosen, filter_name
 from strandline.jobs.ivm.rules.delta_join import Side, all_rows, changes, ctes, join_of, relations
@@ -186,7 +187,11 @@ def _counted(stage: LatestStage, engine: Engine, there: str, kept: str) -> tuple
 )"""
     left = f"CASE WHEN {there} THEN 1 ELSE 0 END + __m.__moved"
     wrong = f"{left} <> CASE WHEN __d.__gone THEN 0 ELSE 1 END"
-    return [relation], f" JOIN __m ON {same}", f"CASE WHEN {wrong} THEN {engine.fail(DUPLICATE_KEY)} ELSE {kept} END"
+    key = engine.struct([(name, f"__d.{engine.name(name)}") for name in stage.key])
+    as_json = find("ROW_JSON")
+    assert as_json is not None
+    fails = engine.fail(DUPLICATE_KEY, "' '", left, "' '", as_json.write(engine.dialect, [key]))
+    return [relation], f" JOIN __m ON {same}", f"CASE WHEN {wrong} THEN {fails} ELSE {kept} END"
 
 
 # The rule of a bag: the rows that have come and not gone, of equal ones those that came last.

@@ -139,7 +139,9 @@ def test_two_rows_of_a_key_stop_the_table(world: World) -> None:
     world.run("CREATE TABLE t WITH (DELTA = '@', KEY = 'id')")
     world.drain()
     world.write(2)
-    with pytest.raises(ViewsStopped, match="more than one row") as stopped:
+    with pytest.raises(
+        ViewsStopped, match="more than one row in the table that it is read from: id = 2 has 2"
+    ) as stopped:
         world.drain()
     assert "declare it without a key" in str(stopped.value)
     assert world.ids() == [1, 2]

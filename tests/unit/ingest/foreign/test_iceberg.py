@@ -134,7 +134,7 @@ def test_a_stream_stops_where_rows_are_taken_away(world: IcebergWorld) -> None:
 def test_two_rows_of_a_key_stop_the_table(world: IcebergWorld) -> None:
     world.run("CREATE TABLE t WITH (ICEBERG = '@', KEY = 'id')")
     world.table.append(ids(2))
-    with pytest.raises(ViewsStopped, match="more than one row"):
+    with pytest.raises(ViewsStopped, match="more than one row in the table that it is read from: id = 2 has 2"):
         world.drain()
 
 
