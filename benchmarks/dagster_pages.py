@@ -1,8 +1,9 @@
 """What Dagster's pages take in a browser, for a lake of 200 views in ten pipelines.
 
-    python -m benchmarks.dagster_pages [--pipelines 10] [--views 20] [--times 5]
+    python -m benchmarks.dagster_pages [--pipelines 10] [--views 20] [--times 5] [--home FOLDER]
 
-Everything that the commits say is told first, as the sensor tells it. Then a webserver is started, and a headless
+With `--home`, over the lake and the storage that `benchmarks.dagster_day --keep FOLDER` has left: a day's events. Else
+everything that the commits say is told first, as the sensor tells it. Then a webserver is started, and a headless
 Chromium opens each page so many times: the first time with an empty cache of the browser's.
 """
 
@@ -54,21 +55,15 @@ def main() -> None:
     parser.add_argument("--pipelines", type=int, default=10)
     parser.add_argument("--views", type=int, default=20)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--home", type=Path, help="the folder of a day that was simulated")
     asked = parser.parse_args()
     if CHROMIUM is None:
         sys.exit("there is no chromium: bash infra/browser.sh")
     with tempfile.TemporaryDirectory() as folder:
-        lake, home = Path(folder) / "lake", Path(folder) / "dagster"
-        home.mkdir()
-        (home / "dagster.yaml").write_text("nux: {enabled: false}")
-        settings = load_settings(lake=lake, engine="duckdb")
-        define(settings, asked.pipelines, asked.views)
-        epoch(settings, asked.pipelines)
-        with dg.DagsterInstance.local_temp(str(home)) as instance:
-            daemon, told = Daemon(settings, instance), 0
-            while events := daemon.tick("commits")[1]:
-                told += events
-        print(f"assets materialized: {told}")
+        made = asked.home or Path(folder)
+        lake, home = made / "lake", made / "dagster"
+        if asked.home is None:
+            told_once(lake, home, asked.pipelines, asked.views)
         with webserver(lake, home) as url, browser(Path(folder) / "chromium") as page:
             for what, (path, condition) in PAGES.items():
                 there = (
@@ -78,6 +73,20 @@ def main() -> None:
                 )
                 seconds = [opened(page, f"{url}/{path}", there) for _ in range(asked.times)]
                 print(f"{what}: first {seconds[0]:.2f} s, then median {median(seconds[1:]):.2f} s", flush=True)
+
+
+def told_once(lake: Path, home: Path, pipelines: int, views: int) -> None:
+    """Make the lake, and tell Dagster of each of its assets once."""
+    home.mkdir()
+    (home / "dagster.yaml").write_text("nux: {enabled: false}")
+    settings = load_settings(lake=lake, engine="duckdb")
+    define(settings, pipelines, views)
+    epoch(settings, pipelines)
+    with dg.DagsterInstance.local_temp(str(home)) as instance:
+        daemon, told = Daemon(settings, instance), 0
+        while events := daemon.tick("commits")[1]:
+            told += events
+    print(f"events told: {told}")
 
 
 def opened(page: Page, url: str, condition: str) -> float:

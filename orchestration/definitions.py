@@ -34,9 +34,10 @@ from strandline.orchestration.assets import (
 from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks, pipeline_drills
 from strandline.orchestration.launch import DrainClient, drain_command
 from strandline.orchestration.operations import check_job, compact_job, lake_jobs, made_by, schedules
-from strandline.orchestration.sensors import Shown, alert_sensor, commit_sensor, last_told, tables_of
-from strandline.orchestration.streaming import StreamChecks, keeper, stream_job
+from strandline.orchestration.sensors import Shown, alert_sensor, commit_sensor, tables_of
+from strandline.orchestration.streaming import Told, keeper, stream_job
 from strandline.orchestration.told_checks import CheapChecks
+from strandline.orchestration.told_rows import LastTold
 from strandline.orchestration.translator import Translator
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.errors import CorruptState
@@ -95,7 +96,8 @@ def pipeline_assets(
         description=f"Drains the pipeline `{pipeline}`: takes in what its topics hold and refreshes its views.",
     )
     def drained(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        tables = {spec.key.to_escaped_user_string(): _asked(spec, context.instance) for spec in specs}
+        last = LastTold(context.instance, [spec.key for spec in specs])
+        tables = {spec.key.to_escaped_user_string(): _asked(spec, last) for spec in specs}
         done = _run(client, context, drain_command(pipeline), {"tables": tables})
         results = {r.asset_key: r for r in done.get_results(implicit_materializations=False)}
         found = hindrances()
@@ -119,9 +121,9 @@ def _observed(key: dg.AssetKey, found: Hindrance) -> dg.AssetObservation:
     return dg.AssetObservation(key, metadata={"state": found.state, "why": found.why, WHAT_TO_DO: found.hint})
 
 
-def _asked(spec: dg.AssetSpec, instance: dg.DagsterInstance) -> dict[str, Any]:
+def _asked(spec: dg.AssetSpec, last: LastTold) -> dict[str, Any]:
     """What the drain is asked to report of an asset: see `jobs.run.dagster_child`."""
-    return {"table": table_of(spec), "role": str(role_of(spec)), "told": last_told(instance, spec.key)}
+    return {"table": table_of(spec), "role": str(role_of(spec)), "told": last.version(spec.key)}
 
 
 def _run(
@@ -169,9 +171,18 @@ class _Pipeline:
 
 
 def _pipeline_of(
-    name: str, definitions: Sequence[Definition], translator: Translator, settings: Settings, client: DrainClient
+    name: str,
+    definitions: Sequence[Definition],
+    translator: Translator,
+    settings: Settings,
+    client: DrainClient,
+    everything: Sequence[dg.AssetSpec],
 ) -> _Pipeline | None:
-    """The pipeline of that name; None when it has no tables."""
+    """The pipeline of that name; None when it has no tables.
+
+    Args:
+        everything: the assets of the lake.
+    """
     evaluations = partial(cheap_evaluations, definitions, translator, settings)
     assets = pipeline_assets(name, definitions, translator, client, partial(_hindrances, settings), evaluations)
     if assets is None:
@@ -188,14 +199,14 @@ def _pipeline_of(
     views = [each for each in definitions if isinstance(each, View)]
     drills = pipeline_drills(name, views, translator, settings)
     of_assets = _by_asset([*checks.all, *([drills] if drills is not None else [])])
-    beside = StreamChecks(of_assets, partial(CheapChecks, definitions, translator, settings))
+    told = Told(everything, of_assets, partial(CheapChecks, definitions, translator, settings))
     return _Pipeline(
-        Shown(name, specs, {view.name: translator.key_of(view.name) for view in views}, of_assets),
+        Shown(name, specs, {view.name: translator.key_of(view.name) for view in views}, of_assets, everything),
         assets,
         checks,
         drills,
         drain,
-        stream_job(name, specs, topics, definitions, settings, checks=beside),
+        stream_job(name, specs, topics, definitions, settings, told=told),
     )
 
 
@@ -246,7 +257,8 @@ def build(settings: Settings) -> dg.Definitions:
         name_map=catalog.name_map,
     )
     client = DrainClient()
-    made = (_pipeline_of(name, definitions, translator, settings, client) for name, definitions in whole.items())
+    specs = [spec for definition in everything for spec in translator.specs(definition)]
+    made = (_pipeline_of(name, each, translator, settings, client, specs) for name, each in whole.items())
     pipelines = {name: pipeline for name, pipeline in zip(whole, made, strict=True) if pipeline is not None}
     shown = [*topics(translator, everything), *map(_broken, catalog.broken.values())]
     jobs = _jobs_of_the_lake(list(pipelines.values()), settings)

@@ -38,11 +38,11 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Definition, Severity, Source
-from strandline.jobs.model.report import committed
+from strandline.jobs.model.report import TableReport, committed
 from strandline.jobs.model.settings import AlertSettings, Settings
 from strandline.jobs.operate.health_checks import Hindrances, state_verdict
 from strandline.jobs.operate.watch import Acknowledgement, Alert, acknowledgements, alerts, forget
-from strandline.jobs.run.dagster_child import NO_COMMIT, data_version, table_metadata
+from strandline.jobs.run.dagster_child import NO_COMMIT, table_metadata
 from strandline.orchestration.assets import (
     OWNERS,
     WHAT_TO_DO,
@@ -52,17 +52,14 @@ from strandline.orchestration.assets import (
     identifier,
     role_of,
     table_of,
-    with_defined,
 )
 from strandline.orchestration.told_checks import Made, ToldChecks, last_evaluation
+from strandline.orchestration.told_rows import LastTold, Provenance, told_every, with_definition_once
 from strandline.state_store.delta import log as delta_log
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StrandlineError
 from strandline.state_store.layout import LakeLayout
-
-VERSION: Final = "delta version"
-"""The label of the version in a materialization's metadata."""
 
 _COMMITS_SECONDS: Final = 10
 """Between two ticks: the first page that somebody opens after `make up` has the lake's state."""
@@ -70,20 +67,12 @@ _TICK_SECONDS: Final = 0.6
 """A tick reports for so long, and leaves the rest to the next: Dagster's daemon has other sensors to look at."""
 _NO_VERSION: Final = -1
 """In the cursor, in place of the version of a table that has none yet, which was told."""
-_DATA_VERSION: Final = "dagster/data_version"
 _AT_WORK: Final = (
     DagsterRunStatus.STARTING,
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 )
 _EVENT = dg.AssetMaterialization | dg.AssetCheckEvaluation
-
-
-def last_told(instance: DagsterInstance, key: dg.AssetKey) -> int | None:
-    """The version of a table that Dagster was told last, by an asset that shows it; None if it was told none."""
-    event = instance.get_latest_materialization_event(key)
-    found = event.asset_materialization.metadata.get(VERSION) if event and event.asset_materialization else None
-    return found.value if found is not None and isinstance(found.value, int) else None
 
 
 def tables_of(specs: Iterable[dg.AssetSpec]) -> dict[str, list[dg.AssetSpec]]:
@@ -103,22 +92,26 @@ class Shown:
         specs: its assets.
         views: {view: the asset that has its checks}.
         checks: {asset: its checks}.
+        everything: the assets of the lake, of which these are some.
     """
 
     pipeline: str
     specs: Sequence[dg.AssetSpec]
     views: Mapping[str, dg.AssetKey]
     checks: Mapping[dg.AssetKey, Sequence[dg.AssetCheckKey]]
+    everything: Sequence[dg.AssetSpec]
 
 
 @dataclass
 class Cursor:
-    """What earlier ticks have told: {table: version} and {view: state}; and the table that the next one begins with.
+    """What earlier ticks have told: {table: version}, {table: when, seconds since the epoch} and {view: state}; and the
+    table that the next one begins with.
 
     A tick that had no time for all goes on there, or tables that never stand still would keep it from the others.
     """
 
     told: dict[str, int] = field(default_factory=dict)
+    at: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     first: str = ""
 
@@ -129,7 +122,7 @@ class Cursor:
 
     def as_text(self) -> str:
         """The cursor for the next tick."""
-        return json.dumps({"told": self.told, "states": self.states, "first": self.first}, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 def commit_sensor(
@@ -168,60 +161,80 @@ def _events(
     views = {view: key for each in free for view, key in each.views.items()}
     logs = {tables.dead_letters(s.name): tables.event_log(s) for s in definitions if isinstance(s, Source)}
     names = list(dict.fromkeys((*shown, *views)))
-    told = ToldChecks(instance, {key: checks for each in free for key, checks in each.checks.items()})
     begin = names.index(cursor.first) if cursor.first in names else 0
-    for number, name in enumerate((*names[begin:], *names[:begin])):
+    names = [*names[begin:], *names[:begin]]
+    checks = ToldChecks(instance, {key: found for each in free for key, found in each.checks.items()})
+    rows = _Rows(lake, instance, pipelines, [spec.key for name in names for spec in shown.get(name, ())], cursor)
+    for number, name in enumerate(names):
         if number and time.monotonic() - began > _TICK_SECONDS:
             cursor.first = name
             return
-        rows = list(_of_table(lake, instance, name, shown[name], cursor)) if name in shown else []
-        yield from rows
+        found = list(rows.of_table(name, shown[name])) if name in shown else []
         log_of = logs.get(name) if name in shown and name not in cursor.told else None
         if log_of is not None and delta_log.newest_version(lake.table(log_of)) is not None:
-            yield from _of_none(instance, name, shown[name], cursor)
-        states = _of_state(name, views[name], hindrances, cursor, anew=bool(rows)) if name in views else {}
-        yield from told.beside([row.asset_key for row in rows], states)
+            found += rows.of_none(name, shown[name])
+        yield from found
+        states = _of_state(name, views[name], hindrances, cursor, anew=bool(found)) if name in views else {}
+        yield from checks.beside([each.asset_key for each in found], states)
 
 
-def _of_table(
-    lake: LakeLayout, instance: DagsterInstance, table: str, specs: Sequence[dg.AssetSpec], cursor: Cursor
-) -> Iterator[dg.AssetMaterialization]:
-    path = lake.table(table)
-    try:
-        newest = delta_log.newest_version(path)
-        if newest is None or cursor.told.get(table) == newest:
+class _Rows:
+    """What a tick tells of tables.
+
+    Args:
+        keys: of the assets, in the order in which their tables are looked at.
+    """
+
+    def __init__(
+        self,
+        lake: LakeLayout,
+        instance: DagsterInstance,
+        pipelines: Sequence[Shown],
+        keys: Sequence[dg.AssetKey],
+        cursor: Cursor,
+    ) -> None:
+        everything = pipelines[0].everything if pipelines else ()
+        self._lake, self._cursor = lake, cursor
+        self._last = LastTold(instance, keys)
+        self._provenance = Provenance(lake, everything)
+        self._every = told_every(len(everything))
+
+    def of_table(self, table: str, specs: Sequence[dg.AssetSpec]) -> Iterator[dg.AssetMaterialization]:
+        """Its commits since the version that was told last, unless that was a moment ago."""
+        path, cursor, now = self._lake.table(table), self._cursor, int(time.time())
+        try:
+            newest = delta_log.newest_version(path)
+            if newest is None or cursor.told.get(table) == newest or now - cursor.at.get(table, 0) < self._every:
+                return
+            before = self._last.version(specs[0].key)
+            report = committed(table, path, before) if before != newest else None
+        except StrandlineError:
+            return  # damaged: its check `state` says so, and nothing is told of its rows
+        cursor.told[table] = newest
+        if report is None:
             return
-        before = last_told(instance, specs[0].key)
-        report = committed(table, path, before) if before != newest else None
-    except StrandlineError:
-        return  # damaged: its check `state` says so, and nothing is told of its rows
-    cursor.told[table] = newest
-    if report is None:
-        return
-    cursor.told[table] = report.version
-    for spec in specs:
-        role = role_of(spec)
-        metadata: dict[str, Any] = from_pipes(table_metadata(report, role))
-        del metadata["batch seconds"]  # whoever made the commits knows how long they took
-        version = data_version(report, role)
-        yield dg.AssetMaterialization(
+        cursor.told[table], cursor.at[table] = report.version, now
+        for spec in specs:
+            metadata: dict[str, Any] = from_pipes(table_metadata(report, role_of(spec)))
+            del metadata["batch seconds"]  # whoever made the commits knows how long they took
+            yield self._materialization(spec, metadata, report)
+
+    def of_none(self, table: str, specs: Sequence[dg.AssetSpec]) -> Iterator[dg.AssetMaterialization]:
+        """The dead letters of a source that has taken records in, all of which it could decode: there is no table."""
+        self._cursor.told[table] = _NO_VERSION
+        for spec in specs:
+            if self._last.of(spec.key) is None:
+                yield self._materialization(spec, NO_COMMIT, None)
+
+    def _materialization(
+        self, spec: dg.AssetSpec, metadata: Mapping[str, Any], report: TableReport | None
+    ) -> dg.AssetMaterialization:
+        return dg.AssetMaterialization(
             spec.key,
             description="Read from the commits of the lake.",
-            metadata=with_defined(metadata, spec),
-            tags={} if version is None else {_DATA_VERSION: version},
+            metadata=with_definition_once(metadata, spec, self._last.of(spec.key)),
+            tags=self._provenance.tags(spec, report),
         )
-
-
-def _of_none(
-    instance: DagsterInstance, table: str, specs: Sequence[dg.AssetSpec], cursor: Cursor
-) -> Iterator[dg.AssetMaterialization]:
-    """The dead letters of a source that has taken records in, all of which it could decode: there is no table yet."""
-    cursor.told[table] = _NO_VERSION
-    for spec in specs:
-        if instance.get_latest_materialization_event(spec.key) is None:
-            yield dg.AssetMaterialization(
-                spec.key, description="Read from the commits of the lake.", metadata=with_defined(NO_COMMIT, spec)
-            )
 
 
 def _of_state(view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Cursor, *, anew: bool) -> Made:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
@@ -30,8 +29,9 @@ from strandline.jobs.model.report import counted_since
 from strandline.jobs.operate.health_checks import Waiting
 from strandline.jobs.run.dagster_child import table_metadata
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
-from strandline.orchestration.assets import ChangelogTopics, Role, from_pipes, role_of, table_of, with_defined
+from strandline.orchestration.assets import ChangelogTopics, Role, from_pipes, role_of, table_of
 from strandline.orchestration.launch import GRACE_SECONDS, Group, ProcessGroup, last_lines, signals_held_back
+from strandline.orchestration.told_rows import LastTold, Provenance, with_definition_once
 from strandline.state_store.delta.heads import WholeHeads
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import Action, StrandlineError
@@ -56,6 +56,22 @@ Beside = Callable[[Sequence[dg.AssetKey]], Iterable[dg.AssetCheckEvaluation]]
 """What is told of checks beside these assets, which are materialized."""
 
 
+@dataclass(frozen=True)
+class Telling:
+    """How Dagster is told of a stream.
+
+    Attributes:
+        last: what it was told last.
+        every: seconds between two materializations of one table.
+        beside: the checks that are told of beside what is materialized.
+    """
+
+    last: LastTold
+    provenance: Provenance
+    every: float
+    beside: Beside
+
+
 class Progress:
     """Turns the beats of one pipeline's streams into events.
 
@@ -63,8 +79,6 @@ class Progress:
         specs: the assets of the pipeline, and of its topics.
         topics: {topic that it reads: its asset}.
         definitions: those of the pipeline.
-        told: {table: the version that was reported last}, of those that were.
-        beside: the checks that are told of beside what is materialized.
     """
 
     def __init__(
@@ -72,13 +86,15 @@ class Progress:
         settings: Settings,
         specs: Sequence[dg.AssetSpec],
         topics: Mapping[str, dg.AssetKey],
-        definitions: Sequence[Definition] = (),
-        told: Mapping[str, int] = MappingProxyType({}),
-        beside: Beside | None = None,
+        definitions: Sequence[Definition],
+        telling: Telling,
     ) -> None:
-        self._beside = beside or (lambda _keys: ())
-        self._settings, self._specs, self._topics = settings, specs, topics
-        self._told = dict(told)
+        self._settings, self._specs, self._topics, self._telling = settings, specs, topics, telling
+        of_tables = {table_of(spec): spec.key for spec in reversed(specs) if role_of(spec) is not Role.TOPIC}
+        versions = {table: telling.last.version(key) for table, key in of_tables.items()}
+        self._told = {table: version for table, version in versions.items() if version is not None}
+        self._defined: set[dg.AssetKey] = set()
+        self._at: dict[str, float] = {}
         self._published = ChangelogTopics(settings, definitions)
         self._run: tuple[int, int] | None = None
         self._tables: dict[str, TableReport] = {}
@@ -95,28 +111,29 @@ class Progress:
         return f"{what} ({beat.micro_batches} micro-batches so far; {waiting or 'no topics'}{busy}{stopped})"
 
     def events(self, beat: Heartbeat) -> Iterator[Event]:
-        """The events since the last call: a materialization of each table that changed, what its checks come to, each
-        topic's lag, and how far each changelog topic is."""
+        """The events since the last call: a materialization of each table that changed, unless there was one a moment
+        ago, what its checks come to, each topic's lag, and how far each changelog topic is."""
         before = self._before(beat)
         waiting = self._waiting()
         materialized: list[dg.AssetKey] = []
         for table in beat.tables:
-            last = before.get(table.name)
-            if _changed(table, last):
-                epochs = table.epoch - (last.epoch if last is not None else 0)
-                for event in self._materialized(self._counted(_since(table, last)), epochs, waiting):
-                    materialized.append(event.asset_key)
-                    yield event
-                self._told[table.name] = table.version
-        yield from self._beside(materialized)
+            last, now = before.get(table.name), time.monotonic()
+            early = not beat.ended and now - self._at.get(table.name, -self._telling.every) < self._telling.every
+            if not _changed(table, last) or early:
+                continue
+            epochs = table.epoch - (last.epoch if last is not None else 0)
+            for event in self._materialized(self._counted(_since(table, last)), epochs, waiting):
+                materialized.append(event.asset_key)
+                yield event
+            self._told[table.name], self._at[table.name], before[table.name] = table.version, now, table
+        yield from self._telling.beside(materialized)
         for topic, lag in beat.lag.items():
             # A topic that was added after Dagster has loaded its definitions has no asset yet.
             asset = self._topics.get(topic)
             if asset is not None and lag is not None and lag != self._lag.get(topic, -1):
                 yield dg.AssetObservation(asset, metadata={"lag": lag})
         yield from self._published.events()
-        self._run = (beat.process.pid, beat.started)
-        self._tables, self._lag = {each.name: each for each in beat.tables}, dict(beat.lag)
+        self._run, self._tables, self._lag = (beat.process.pid, beat.started), before, dict(beat.lag)
 
     def _counted(self, table: TableReport) -> TableReport:
         """The report with the rows by the commits since the version that was reported last."""
@@ -128,7 +145,7 @@ class Progress:
     def _before(self, beat: Heartbeat) -> dict[str, TableReport]:
         """What was reported last. A new process counts from nothing again, at the versions that are known."""
         if self._run == (beat.process.pid, beat.started):
-            return self._tables
+            return dict(self._tables)
         return {name: replace(each, inserted=0, deleted=0, seconds=0.0) for name, each in self._tables.items()}
 
     def _materialized(self, table: TableReport, epochs: int, waiting: Waiting) -> Iterator[dg.AssetMaterialization]:
@@ -142,8 +159,17 @@ class Progress:
             with suppress(StrandlineError):  # a definition that was dropped meanwhile, a broker that does not answer
                 metadata["stale seconds"] = round(waiting.seconds(tables.definition_of(table.name), now_ms()), 3)
             yield dg.AssetMaterialization(
-                spec.key, description="Told while the stream runs.", metadata=with_defined(metadata, spec)
+                spec.key,
+                description="Told while the stream runs.",
+                metadata=self._with_definition(metadata, spec),
+                tags=self._telling.provenance.tags(spec, table),
             )
+
+    def _with_definition(self, metadata: Mapping[str, Any], spec: dg.AssetSpec) -> dict[str, Any]:
+        if spec.key in self._defined:
+            return dict(metadata)
+        self._defined.add(spec.key)
+        return with_definition_once(metadata, spec, self._telling.last.of(spec.key))
 
     def _waiting(self) -> Waiting:
         lake = LakeLayout(self._settings.lake)

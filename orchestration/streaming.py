@@ -4,7 +4,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +16,9 @@ from strandline.jobs.model.settings import Settings
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
 from strandline.orchestration.assets import Role, identifier, role_of
 from strandline.orchestration.launch import Group
-from strandline.orchestration.sensors import last_told, tables_of
-from strandline.orchestration.stream import Beside, Event, Pace, Progress, Watch, stream_command
+from strandline.orchestration.stream import Event, Pace, Progress, Telling, Watch, stream_command
 from strandline.orchestration.told_checks import CheapChecks, ToldChecks
+from strandline.orchestration.told_rows import LastTold, Provenance, told_every
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.processes import Process, process
@@ -212,21 +212,35 @@ _PACE = Pace()
 
 
 @dataclass(frozen=True)
-class StreamChecks:
-    """The checks of a pipeline's assets, for whoever tells of its stream.
+class Told:
+    """What is told of a pipeline's stream beside its numbers.
 
     Attributes:
-        all: {asset: its checks}.
-        cheap: makes those that are made beside the stream.
+        everything: the assets of the lake: more of them are told of less often.
+        checks: {asset of the pipeline: its checks}.
+        cheap: makes those that are made beside the stream; None: none is.
     """
 
-    all: Mapping[dg.AssetKey, Sequence[dg.AssetCheckKey]]
-    cheap: Callable[[], CheapChecks]
+    everything: Sequence[dg.AssetSpec] = ()
+    checks: Mapping[dg.AssetKey, Sequence[dg.AssetCheckKey]] = field(default_factory=dict)
+    cheap: Callable[[], CheapChecks] | None = None
 
-    def beside(self, instance: DagsterInstance) -> Beside:
-        """What is told of checks beside assets that are materialized, from now on."""
-        told, cheap = ToldChecks(instance, self.all), self.cheap()
-        return lambda keys: told.beside(keys, cheap.of(keys))
+    def telling(self, instance: DagsterInstance, settings: Settings, keys: Sequence[dg.AssetKey]) -> Telling:
+        """How a run tells of the stream, from now on.
+
+        Args:
+            keys: the assets that it tells of.
+        """
+        checks, cheap = ToldChecks(instance, self.checks), self.cheap() if self.cheap is not None else None
+        return Telling(
+            LastTold(instance, keys),
+            Provenance(LakeLayout(settings.lake), self.everything),
+            told_every(len(self.everything)) if self.everything else 0.0,
+            lambda changed: checks.beside(changed, cheap.of(changed) if cheap is not None else {}),
+        )
+
+
+_NOTHING_ELSE: Final = Told()
 
 
 def stream_job(
@@ -236,7 +250,7 @@ def stream_job(
     definitions: Sequence[Definition],
     settings: Settings,
     pace: Pace = _PACE,
-    checks: StreamChecks | None = None,
+    told: Told = _NOTHING_ELSE,
 ) -> dg.JobDefinition:
     """The job that keeps a pipeline's stream alive.
 
@@ -244,7 +258,7 @@ def stream_job(
         specs: the assets that the stream's progress is reported of.
         topics: {topic that it reads: its asset}.
         definitions: those of the pipeline.
-        checks: those of its assets; without them none is told of beside its progress.
+        told: what is told beside its progress.
     """
     name = identifier(pipeline)
     shown = [spec for spec in specs if role_of(spec) is not Role.TOPIC]
@@ -261,10 +275,8 @@ def stream_job(
         assert me is not None
         context.instance.add_run_tags(context.run_id, {KEEPER_TAG: f"{me.pid} {me.started} {me.boot} {me.host}"})
         output = Path(context.instance.storage_directory()) / "streams" / f"{name}.log"
-        told = {table: last_told(context.instance, found[0].key) for table, found in tables_of(shown).items()}
-        known = {table: version for table, version in told.items() if version is not None}
-        beside = checks.beside(context.instance) if checks is not None else None
-        progress = Progress(settings, shown, topics, definitions, known, beside)
+        telling = told.telling(context.instance, settings, [spec.key for spec in shown])
+        progress = Progress(settings, shown, topics, definitions, telling)
         watch = Watch(pipeline, LakeLayout(settings.lake), output, progress, context, stream_command(pipeline), pace)
         context.resources.at_end.callback(watch.end)
         for event in watch.run():

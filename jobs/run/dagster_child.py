@@ -50,6 +50,9 @@ NO_COMMIT: Final[Mapping[str, int | float | str | PipesMetadataValue]] = {
 }
 """The metadata of a table that is up to date without a commit."""
 _CHANGELOG = "changelog"
+_OF_THEIR_ROWS: Final = frozenset({"projection", _CHANGELOG})
+"""The roles of assets whose data version is another one with other rows."""
+_TAKES_IN: Final = "takes in events"
 
 
 def main(arguments: list[str]) -> int:
@@ -110,7 +113,7 @@ def report_run(pipes: PipesContext, report: RunReport, lake: LakeLayout) -> None
                 asset_key=asset, metadata=metadata, data_version=data_version(table, role)
             )
         else:
-            pipes.report_asset_materialization(asset_key=asset, metadata=NO_COMMIT)
+            pipes.report_asset_materialization(asset_key=asset, metadata=NO_COMMIT, data_version=data_version_of(role))
     pipes.report_custom_message(
         {"report": {"pipeline": report.pipeline, "epochs": report.epochs, "seconds": report.seconds}}
     )
@@ -160,13 +163,21 @@ def table_metadata(
 
 
 def data_version(table: TableReport, role: str) -> str | None:
-    """The data version of an asset: a table's digest, so that equal rows give equal versions.
+    """The data version of an asset: a view's is its digest, so that equal rows give equal versions.
 
     A changelog grows with every commit, so its data version is that of the commit.
     """
     if role == _CHANGELOG:
         return str(table.version)
-    return table.digest or None
+    return data_version_of(role) or table.digest or None
+
+
+def data_version_of(role: str) -> str | None:
+    """The data version that all assets of a role have at all times; None where it is that of their rows.
+
+    What takes in events has one: whether a view is behind them is judged by its FRESHNESS, and not by Dagster.
+    """
+    return None if role in _OF_THEIR_ROWS else _TAKES_IN
 
 
 def _markdown_vector(vector: Mapping[str, int]) -> PipesMetadataValue:

@@ -19,6 +19,7 @@ from strandline.orchestration import assets
 from strandline.orchestration.assets import ChangelogTopics
 from strandline.orchestration.definitions import build
 from strandline.orchestration.stream import Progress
+from strandline.orchestration.streaming import Told
 from strandline.state_store.duckdb.engine import DuckDBEngine
 from strandline.state_store.processes import process
 from tests.support.catalog_from_sql import run
@@ -120,5 +121,7 @@ def test_the_progress_of_a_stream_tells_it_too(made: PublishedLake, duckdb_engin
     me = process(os.getpid())
     assert me is not None
     beat = Heartbeat("tests", "continuous", me, 1, 1, None, None, 0, {}, {}, ())
-    events = list(Progress(made.settings, [], {}, made.catalog().definitions()).events(beat))
+    with dg.DagsterInstance.ephemeral() as instance:
+        telling = Told().telling(instance, made.settings, [])
+        events = list(Progress(made.settings, [], {}, made.catalog().definitions(), telling).events(beat))
     assert TOPIC in {each.asset_key for each in events}

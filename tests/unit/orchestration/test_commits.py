@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
 
 from strandline.jobs.expect.expectations import Approval, write_approval
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.orchestration.definitions import build
 from strandline.orchestration.sensors import Known
+from strandline.orchestration.told_rows import told_every
 from strandline.state_store.delta import reader
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
@@ -49,6 +54,7 @@ class Daemon:
 @pytest.fixture
 def daemon(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.setattr("strandline.orchestration.sensors._TICK_SECONDS", 60.0)  # a busy machine tells all in one tick
+    monkeypatch.setattr("strandline.orchestration.sensors.told_every", lambda _assets: 0.0)
     with dg.DagsterInstance.ephemeral() as instance:
         yield Daemon(made, instance)
 
@@ -85,6 +91,62 @@ def test_the_rows_of_all_commits_since_the_last_are_counted(daemon: Daemon, made
     found = daemon.materialized()
     assert set(found) == {TOTALS, dg.AssetKey(["changelogs", "totals__changelog"])}
     assert found[TOTALS].metadata["rows inserted"].value == 2
+
+
+def test_a_table_that_never_stands_still_is_told_of_every_half_minute_and_loses_no_row(
+    daemon: Daemon, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.orchestration.sensors.told_every", told_every)
+    now = [1_000_000.0]
+    clock = SimpleNamespace(monotonic=time.monotonic, time=lambda: now[0])
+    monkeypatch.setattr("strandline.orchestration.sensors.time", clock)
+    daemon.tick()
+    told: list[int] = []
+    for number in range(12):
+        now[0] += 10
+        made.refresh("totals", [{"page": f"p{number}", "n": 1, "seconds": 1.0}], inputs=["visits"])
+        found = daemon.materialized()
+        told += [int(str(found[TOTALS].metadata["rows inserted"].value))] if TOTALS in found else []
+    assert told == [3, 3, 3, 3]
+
+
+def test_how_often_a_table_is_told_of_keeps_a_day_of_a_large_lake_bounded() -> None:
+    assert told_every(20) == told_every(30) < 30
+    assert 430 * 86_400 / told_every(430) == pytest.approx(100_000)
+
+
+def test_the_columns_of_a_definition_are_told_once_and_not_with_each_of_its_materializations(
+    daemon: Daemon, made: MadeLake
+) -> None:
+    assert "dagster/column_schema" in daemon.materialized()[TOTALS].metadata
+    made.refresh("totals", [{"page": "z", "n": 1, "seconds": 3.0}], inputs=["visits"])
+    assert "dagster/column_schema" not in daemon.materialized()[TOTALS].metadata
+
+
+def test_a_view_that_reflects_what_it_reads_is_synced_in_whatever_order_they_are_told(
+    daemon: Daemon, made: MadeLake
+) -> None:
+    """`owned` reads `totals`, which is told of a second time after it; then `totals` goes on without it."""
+    daemon.tick()
+    assert unsynced(daemon) == set()
+    daemon.cursor = ""
+    again = daemon.instance.get_latest_materialization_event(TOTALS)
+    assert again is not None
+    assert again.asset_materialization is not None
+    daemon.instance.report_runless_asset_event(again.asset_materialization)
+    made.visits([(0, "z", 1.0)], {0: 100})
+    daemon.tick()
+    assert unsynced(daemon) == set(), "events wait for the view: its FRESHNESS says whether too long"
+    made.refresh("totals", [{"page": "z", "n": 1, "seconds": 3.0}], inputs=["visits"])
+    daemon.tick()
+    assert unsynced(daemon) == {OWNED}, "it does not reflect these rows"
+
+
+def unsynced(daemon: Daemon) -> set[dg.AssetKey]:
+    """The assets that Dagster's pages mark as Unsynced."""
+    graph = build(daemon.settings).get_repository_def().asset_graph
+    resolver = CachingStaleStatusResolver(daemon.instance, graph, LoadingContextForTest(daemon.instance))
+    return {key for key in graph.materializable_asset_keys if resolver.get_status(key) is StaleStatus.STALE}
 
 
 def test_what_a_run_has_told_is_not_told_again_and_what_it_has_not_is(daemon: Daemon, made: MadeLake) -> None:
@@ -159,7 +221,7 @@ def test_a_tick_goes_on_where_the_one_before_had_no_time_left(
     everything = set(daemon.materialized()) - {NONE_KEPT_ASIDE}  # which has no rows that could be told anew
     monkeypatch.setattr("strandline.orchestration.sensors._TICK_SECONDS", 0.0)
     slow = Daemon(made, daemon.instance)
-    monkeypatch.setattr("strandline.orchestration.sensors.last_told", lambda *_: None)
+    monkeypatch.setattr("strandline.orchestration.sensors.LastTold.version", lambda *_: None)
     told = [set(slow.materialized()) for _ in range(len(everything))]
     assert all(len(tables) <= 2 for tables in told), "one table a tick: its rows, and its changes"
     assert set().union(*told) == everything
