@@ -230,7 +230,7 @@ def lake_image(lake: LakeLayout, only: Collection[str] | None = None) -> Image:
     """
     # Read first: a definition that comes later is not in the image, nor are its tables.
     definitions = definitions_of(lake)
-    about = [file for folder in ("registry", "approvals", "catalog") for file in _below(lake.root, folder)]
+    about = [file for folder in ("reached", "registry", "approvals", "catalog") for file in _below(lake.root, folder)]
     about[:0] = _topics_kind(lake)
     found = [each for each in subjects((), Catalog(lake), lake) if each.definition is not None]
     chosen = [each for each in found if only is None or each.table in only]

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.topics import open_log, remember
 from strandline.jobs.model.errors import TopicsElsewhere
-from strandline.jobs.model.settings import KafkaSettings, load_settings
+from strandline.jobs.model.settings import KafkaSettings, Settings, load_settings
+from strandline.jobs.operate.health_checks import Waiting
 from strandline.jobs.operate.recovery.backup import BackupResult, execute_backup, plan_backup
 from strandline.jobs.operate.recovery.image import read_latest
 from strandline.jobs.operate.recovery.restore import RestoreResult, execute_restore, plan_restore
 from strandline.jobs.operate.verify.verify import verify
+from strandline.jobs.run.pipeline import drain
+from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import log, reader
-from strandline.state_store.delta.heads import set_aside
+from strandline.state_store.delta.heads import WholeHeads, set_aside
 from strandline.state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
 from strandline.state_store.layout import LakeLayout
 from strandline.state_store.paths import LakePath
@@ -59,6 +63,29 @@ def test_a_restored_lake_remembers_that_its_topics_are_kafkas(tmp_path: Path) ->
     restore(tmp_path / "backup", tmp_path / "restored")
     with pytest.raises(TopicsElsewhere):
         open_log(load_settings(lake=tmp_path / "restored"), LakeLayout(tmp_path / "restored"))
+
+
+def test_a_restored_lake_is_not_behind(settings: Settings, tmp_path: Path) -> None:
+    """A refresh looked at what changed none of a view's rows, and the note of it is restored with the tables."""
+    ours = settings.model_copy(update={"engine": "duckdb"})
+    text = """CREATE STREAM s (id INT, paid INT) WITH (KAFKA_TOPIC = 's', PARTITIONS = 1);
+    CREATE MATERIALIZED VIEW most AS SELECT MAX(paid) AS most FROM s;
+    CREATE MATERIALIZED VIEW large AS SELECT most FROM most WHERE most > 100;"""
+    for statement in (text, "INSERT INTO s VALUES (1, 5);", "INSERT INTO s VALUES (2, 6);"):
+        list(Interpreter(ours, "p").run(statement))
+        drain(ours, "p", in_driver=True)
+    execute_backup(ours, plan_backup(ours, tmp_path / "backup"))
+    restore(tmp_path / "backup", tmp_path / "restored")
+    lake = LakeLayout(tmp_path / "restored")
+    topics = open_log(load_settings(lake=lake.root), lake)
+    waiting = Waiting(Catalog(lake), WholeHeads(lake), topics)
+    assert {name: (waiting.since(name), waiting.versions(name)) for name in ("most", "large")} == {
+        "most": (None, 0),
+        "large": (None, 0),
+    }
+    list(Interpreter(load_settings(lake=lake.root), "p").run("INSERT INTO s VALUES (3, 7);"))
+    waiting = Waiting(Catalog(lake), WholeHeads(lake), topics)
+    assert [waiting.since(name) is None for name in ("most", "large")] == [False, False]
 
 
 def test_where_a_backup_cannot_be_is_said_with_a_way_out(shop: MadeLake, tmp_path: Path) -> None:
