@@ -33,7 +33,7 @@ from strandline.orchestration.assets import (
 )
 from strandline.orchestration.checks import PipelineChecks, cheap_evaluations, pipeline_checks, pipeline_drills
 from strandline.orchestration.launch import DrainClient, drain_command
-from strandline.orchestration.operations import check_job, compact_job, lake_jobs, made_by, schedules
+from strandline.orchestration.operations import check_job, compact_job, lake_jobs, made_by, schedules, thin_job
 from strandline.orchestration.sensors import Shown, alert_sensor, commit_sensor, tables_of
 from strandline.orchestration.streaming import Told, keeper, stream_job
 from strandline.orchestration.told_checks import CheapChecks
@@ -299,7 +299,7 @@ def _jobs_of_the_lake(
     ]
     refreshing = [_refresh_job(pipelines)] if pipelines else []
     found = [*refreshing, *(each for each in checking if each is not None)]
-    return [*found, compact_job(settings, shown), *lake_jobs(settings)]
+    return [*found, compact_job(settings, shown), thin_job(), *lake_jobs(settings)]
 
 
 def _materialized(definitions: Iterable[Definition]) -> list[Definition]:

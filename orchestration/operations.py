@@ -6,9 +6,11 @@
 | `backup`, `restore`, `verify`, `rebuild`, `backfill` | the command of that name |
 | `backfill_days` | `backfill`, a partition a day |
 | `replace` | `apply`, of a file with CREATE OR REPLACE |
+| `thin_history` | deletes old events of Dagster's own, in the step itself |
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
+import datetime as dt
 import json
 import os
 import subprocess
@@ -24,6 +26,7 @@ from pydantic import Field
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.maintenance import TableResult, execute_maintenance, plan_maintenance
 from strandline.jobs.run.orphans import LIFELINE_FD
+from strandline.orchestration.history import thin
 from strandline.orchestration.launch import GRACE_SECONDS, Echo, ProcessGroup, lifeline
 
 # Runs a `strandline` command as a child process of a step: what a person would type, with its code, hints and JSON.
@@ -105,6 +108,7 @@ def _lines(printed: Sequence[dict[str, Any]]) -> str:
 # | `backup` | 02:00 | an incremental backup, where the settings name a destination |
 # | `proofs` | 03:00 | every view against its SQL, its changelog and its digest: reads all rows |
 # | `drills` | 04:00 | every recovery of every view, on copies |
+# | `thin_history` | 05:00 | deletes what Dagster keeps for ever of what streams told |
 
 _CRON = {
     "health_checks": "0 * * * *",
@@ -112,6 +116,7 @@ _CRON = {
     "compact": "30 * * * *",
     "proofs": "0 3 * * *",
     "drills": "0 4 * * *",
+    "thin_history": "0 5 * * *",
 }
 # Before the drills, which restore what it has made.
 _BACKUP = {"backup": "0 2 * * *"}
@@ -166,6 +171,13 @@ class Compaction(dg.Config):
 
     tables: list[str] = Field(default_factory=list, description="Definitions or tables; none: the whole lake.")
     dry_run: bool = Field(default=False, description=_DRY)
+
+
+class Thinning(dg.Config):
+    """What the job `thin_history` does."""
+
+    whole_days: float = Field(default=1.0, gt=0, description="Every event is kept for so long.")
+    days: float = Field(default=90.0, gt=0, description="The last of each hour is kept for so long; then the last one.")
 
 
 class Backup(dg.Config):
@@ -264,6 +276,18 @@ def compact_job(settings: Settings, shown: Mapping[str, dg.AssetKey]) -> dg.JobD
         compact_tables()
 
     return compact
+
+
+def thin_job() -> dg.JobDefinition:
+    """The job that deletes old events of Dagster's own storage that belong to no run."""
+
+    @dg.op(pool="history", description="Thins what was told outside of runs: see its configuration.")
+    def thin_events(context: dg.OpExecutionContext, config: Thinning) -> None:
+        now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+        done = thin(context.instance, now, config.whole_days, config.days)
+        context.add_output_metadata({"events deleted": done.events, "results deleted": done.results})
+
+    return _job("thin_history", thin_events, "What streams told Dagster: whole for a day, then an event an hour.")
 
 
 def lake_jobs(settings: Settings) -> list[dg.JobDefinition]:

@@ -140,7 +140,8 @@ def test_a_drill_is_a_check_and_its_seconds_are_plotted(
 
 def test_what_is_scheduled_is_on_from_the_start(repository: dg.RepositoryDefinition, made: MadeLake) -> None:
     assert {each.job_name: each.default_status for each in repository.schedule_defs} == dict.fromkeys(
-        ("health_checks", "expectations", "proofs", "drills", "compact"), dg.DefaultScheduleStatus.RUNNING
+        ("health_checks", "expectations", "proofs", "drills", "compact", "thin_history"),
+        dg.DefaultScheduleStatus.RUNNING,
     )
     running = {each.name for each in repository.sensor_defs if each.default_status is dg.DefaultSensorStatus.RUNNING}
     assert running == {"alerts", "commits", "keep_streams"}, "what is kept is what somebody launched"
