@@ -26,6 +26,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.report import counted_since
+from strandline.jobs.operate.assurance import DayCosts, day_costs
 from strandline.jobs.operate.health_checks import Waiting
 from strandline.jobs.run.dagster_child import table_metadata
 from strandline.jobs.run.heartbeat import SILENT_SECONDS, Heartbeat, read_beat
@@ -122,7 +123,8 @@ class Progress:
             if not _changed(table, last) or early:
                 continue
             epochs = table.epoch - (last.epoch if last is not None else 0)
-            for event in self._materialized(self._counted(_since(table, last)), epochs, waiting):
+            costs = costs_metadata(day_costs(beat, table.name))
+            for event in self._materialized(self._counted(_since(table, last)), epochs, waiting, costs):
                 materialized.append(event.asset_key)
                 yield event
             self._told[table.name], self._at[table.name], before[table.name] = table.version, now, table
@@ -148,12 +150,16 @@ class Progress:
             return dict(self._tables)
         return {name: replace(each, inserted=0, deleted=0, seconds=0.0) for name, each in self._tables.items()}
 
-    def _materialized(self, table: TableReport, epochs: int, waiting: Waiting) -> Iterator[dg.AssetMaterialization]:
+    def _materialized(
+        self, table: TableReport, epochs: int, waiting: Waiting, costs: Mapping[str, float]
+    ) -> Iterator[dg.AssetMaterialization]:
         for spec in self._specs:
             role = role_of(spec)
             if role is Role.TOPIC or table_of(spec) != table.name:
                 continue
             metadata: dict[str, Any] = from_pipes(table_metadata(table, role))
+            if role is Role.PROJECTION:
+                metadata |= costs
             if epochs > 0:
                 metadata["seconds per epoch"] = round(table.seconds / epochs, 4)
             with suppress(StrandlineError):  # a definition that was dropped meanwhile, a broker that does not answer
@@ -174,6 +180,14 @@ class Progress:
     def _waiting(self) -> Waiting:
         lake = LakeLayout(self._settings.lake)
         return Waiting(Catalog(lake), WholeHeads(lake), open_log(self._settings, lake))
+
+
+def costs_metadata(costs: DayCosts) -> dict[str, float]:
+    """What the refreshes of a view take a day, and would at other targets. Labels must not change: Dagster plots each
+    over time."""
+    found = {} if costs.seconds is None else {"refresh seconds a day": costs.seconds}
+    others = {target: seconds for target, seconds in (costs.at or {}).items() if target != "none"}
+    return found | {f"refresh seconds a day at FRESHNESS {target} s": seconds for target, seconds in others.items()}
 
 
 def _changed(table: TableReport, before: TableReport | None) -> bool:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strandline.jobs.model.report import TableReport
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.recovery.drill_history import DrillResult
     from strandline.jobs.operate.recovery.image import Manifest
@@ -128,7 +127,7 @@ class _Found:
         target = Ownership.read(view.options).freshness_seconds
         drills = self._drills.get(view.name, [])
         failed = next((each for each in drills if not each.passed), None)
-        hindrance = self._hindrances.of(view.name)
+        hindrance, costs = self._hindrances.of(view.name), self._costs(view)
         backed_up = self._backup if self._backup is not None and view.name in self._backup.tables else None
         reasons = (
             "" if hindrance is None else f"{hindrance.state}: {hindrance.why}",
@@ -149,8 +148,8 @@ class _Found:
             rto_seconds=max((each.rto_seconds for each in drills if each.rto_seconds is not None), default=None),
             backed_up_seconds=None if backed_up is None else self._since(backed_up.made),
             bytes=self._bytes(view),
-            seconds_a_day=self._seconds_a_day(view),
-            seconds_a_day_at=self._seconds_a_day_at(view),
+            seconds_a_day=costs.seconds,
+            seconds_a_day_at=costs.at,
             why=next((each for each in reasons if each), ""),
         )
 
@@ -177,24 +176,34 @@ class _Found:
                 total += reader.size_bytes(path) if reader.head(path) is not None else 0
         return total
 
-    def _seconds_a_day(self, view: View) -> float | None:
-        run, table = self._run(view)
-        return None if run is None or table is None else round(table.seconds / _lasted(run) * DAY_SECONDS, 1)
-
-    def _seconds_a_day_at(self, view: View) -> dict[str, float] | None:
-        run, table = self._run(view)
-        if run is None or table is None or table.costs is None:
-            return None
-        return table.costs.seconds_a_day(_lasted(run), run.micro_batches)
-
-    def _run(self, view: View) -> tuple[Heartbeat | None, TableReport | None]:
-        """The last run of the view's pipeline, and its report of the view; None where it says little of a day."""
+    def _costs(self, view: View) -> DayCosts:
+        """What the refreshes of a view cost a day, as in the last run of its pipeline."""
         if view.pipeline not in self._beats:
             self._beats[view.pipeline] = read_beat(self._lake, view.pipeline)
         beat = self._beats[view.pipeline]
-        if beat is None or beat.mode != "continuous" or _lasted(beat) < LEAST_RUN_SECONDS:
-            return None, None
-        return beat, next((each for each in beat.tables if each.name == view.name), None)
+        return DayCosts(None, None) if beat is None else day_costs(beat, view.name)
+
+
+@dataclass(frozen=True)
+class DayCosts:
+    """What the refreshes of a table cost a day; None where the run says little of a day.
+
+    Attributes:
+        seconds: as in the run.
+        at: {FRESHNESS in seconds, `none` for a view without: what they would take}.
+    """
+
+    seconds: float | None
+    at: dict[str, float] | None
+
+
+def day_costs(run: Heartbeat, table: str) -> DayCosts:
+    """What the refreshes of a table cost a day, by a continuous run."""
+    found = next((each for each in run.tables if each.name == table), None)
+    if run.mode != "continuous" or _lasted(run) < LEAST_RUN_SECONDS or found is None:
+        return DayCosts(None, None)
+    at = found.costs.seconds_a_day(_lasted(run), run.micro_batches) if found.costs is not None else None
+    return DayCosts(round(found.seconds / _lasted(run) * DAY_SECONDS, 1), at)
 
 
 def _lasted(run: Heartbeat) -> float:

@@ -18,6 +18,7 @@ import dagster as dg
 import pytest
 
 from strandline.jobs.model.settings import Settings
+from strandline.jobs.operate.assurance import DayCosts
 from strandline.jobs.run.heartbeat import Heartbeat, read_beat
 from strandline.orchestration import stream as stream_module
 from strandline.orchestration import streaming as streaming_module
@@ -178,6 +179,16 @@ def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
     run = bench.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags[KEEPER_TAG].startswith(f"{os.getpid()} ")
+
+
+def test_what_a_view_costs_a_day_is_plotted_with_what_it_would_cost_at_other_targets() -> None:
+    costs = DayCosts(1_440.0, {"none": 1_440.0, "60": 24.0, "600": 3.0})
+    assert stream_module.costs_metadata(costs) == {
+        "refresh seconds a day": 1_440.0,
+        "refresh seconds a day at FRESHNESS 60 s": 24.0,
+        "refresh seconds a day at FRESHNESS 600 s": 3.0,
+    }
+    assert stream_module.costs_metadata(DayCosts(None, None)) == {}, "a run of some seconds says little of a day"
 
 
 def test_a_topic_that_dagster_does_not_know_yet_is_left_out(bench: Bench) -> None:
