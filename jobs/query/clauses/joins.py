@@ -372,6 +372,8 @@ class Joins:
             self.inputs = replace(self.inputs, parts=(*before.parts, moved))
             self._nested += 1
             terms = [replaced(each, read_from) for each in terms]
+        else:
+            self._remember_key(conjoined(terms), part, before, kind)
         self.froms.append(replace(source, join=kind, on=conjoined(terms)))
 
     def _using(self, names: list[str], part: FromItem, before: Inputs, kind: JoinType) -> exp.Expression:

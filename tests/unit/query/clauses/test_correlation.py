@@ -76,6 +76,21 @@ def test_a_condition_of_where_and_of_inner_joins_may_read_what_is_around(
     assert unlike_text(select, duck) == ""
 
 
+ASKING = [
+    "SELECT t.id, s.v FROM t FULL JOIN s ON t.k = s.k AND s.v <= (SELECT MAX(n) FROM u)",
+    "SELECT t.id, s.v FROM t LEFT JOIN s ON t.k || 'x' = s.k || 'x' AND s.v <= (SELECT MAX(n) FROM u)",
+    "SELECT s.k, s.v, t.n, u.id FROM s FULL JOIN t ON s.k = t.k FULL JOIN u ON t.n = u.n"
+    " AND u.n <> (SELECT MIN(n) FROM t)",
+]
+
+
+@pytest.mark.parametrize("select", ASKING)
+def test_an_outer_join_of_a_stream_may_ask_for_what_reads_neither_side(
+    select: str, duck: duckdb.DuckDBPyConnection
+) -> None:
+    assert unlike_text(select, duck) == ""
+
+
 @pytest.mark.parametrize(("select", "meant"), SAID_OTHERWISE)
 def test_rows_of_values_are_compared_with_the_row_of_a_subquery(
     select: str, meant: str, duck: duckdb.DuckDBPyConnection
