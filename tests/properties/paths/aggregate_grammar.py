@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from tests.properties.paths.expression_grammar import Expressions
-from tests.properties.paths.expressions import Constant, Expression, columns_of, is_number
+from tests.properties.paths.expressions import Call, Column, Constant, Expression, columns_of, is_number
 from tests.properties.paths.values import (
     BIGINT,
     BOOLEAN,
@@ -49,11 +50,41 @@ _BY: Final[dict[str, str]] = {
 """Those of the row that is first by a column, as DuckDB is asked; of rows that tie the value decides."""
 
 
-class Aggregates:
-    """The grammar of calls."""
+_MOMENTS: Final = (
+    "NOW()",
+    *(f"NOW() - INTERVAL {some}" for some in ("'1' MINUTE", "90 SECOND", "'1' DAY", "'1 hour'")),
+)
+_DAYS: Final = (
+    "CURRENT_DATE",
+    "CURRENT_DATE - 60",
+    "CAST(NOW() AS DATE)",
+    "CAST(CURRENT_DATE - INTERVAL '2' MONTH AS DATE)",
+)
 
-    def __init__(self, pick: Picker) -> None:
+
+class Aggregates:
+    """The grammar of calls.
+
+    Args:
+        clock: the lake has one.
+    """
+
+    def __init__(self, pick: Picker, *, clock: bool = False) -> None:
         self.pick = pick
+        self.clock = clock
+
+    def aged(self, columns: Sequence[Column], percent: int = 100) -> Expression | None:
+        """A condition that holds or not as time passes; None where the lake has no clock, or there is no time."""
+        # Python has no time for some bounds of windows.
+        times = [each for each in columns if each.type in (DATE, TIMESTAMP) and not each.name.startswith("window_")]
+        if not self.clock or not times or not self.pick.chance(percent):
+            return None
+        time = self.pick.one(times)
+        moments = _MOMENTS if time.type == TIMESTAMP else _DAYS
+        moment = self.pick.one(moments)
+        sign = self.pick.one([">", ">", ">=", "<="])
+        name = f"{time.type.lower()}_{moments.index(moment)}"
+        return Call(sign, (time, Scalar("", name, time.type, moment)), BOOLEAN)
 
     def aggregate(self, values: Expressions, *, lists: bool) -> Aggregate:
         """A call; `lists`: also those which are empty over no rows and not NULL."""
@@ -63,7 +94,7 @@ class Aggregates:
         # Of these, NULLs count.
         if made.function in ("ARRAY_AGG", "COUNT_IF", *_BY) or self.pick.chance(75):
             return made
-        return replace(made, filter=values.condition())
+        return replace(made, filter=self.aged(values.columns, 50) or values.condition())
 
     def _unfiltered(self, values: Expressions) -> Aggregate:
         function = self.pick.one(
@@ -143,6 +174,31 @@ class Aggregates:
         by = self.pick.one(of)
         asked = _BY[function].format(by=f"{by.alias}__{by.name}")
         return Aggregate(function, argument, argument.type, form=f"{function}({{0}}, {by.sql})", by_order=asked)
+
+    def of_events(self, values: Expressions, *, lists: bool) -> Aggregate:
+        """Values in the order of events; `lists`: also those which are empty over no rows and not NULL."""
+        argument = self.flat(values)
+        functions = ["LATEST", "EARLIEST", "LATEST", "EARLIEST", "ATTR"]
+        function = self.pick.one([*functions, "LIST", "SET"] if lists else functions)
+        if function == "ATTR":
+            asked = "CASE WHEN count(DISTINCT {0}) = 1 AND count({0}) = count(*) THEN min({0}) END"
+            return Aggregate("ATTR", argument, argument.type, form="ATTR({0})", by_order=asked)
+        if function == "LIST":
+            asked = "list({0} ORDER BY {1})"
+            return Aggregate(
+                "COLLECT_LIST", argument, f"ARRAY<{argument.type}>", form="COLLECT_LIST({0})", by_order=asked
+            )
+        if function == "SET":
+            whole = self.summed(values)
+            every = "list({0} ORDER BY {1})"
+            asked = f"list_filter({every}, lambda each, place: list_position({every}, each) = place)"
+            return Aggregate("COLLECT_SET", whole, INTS, form="COLLECT_SET({0})", by_order=asked)
+        arg = "MAX" if function == "LATEST" else "MIN"
+        if self.pick.chance(75):
+            form, by_order = f"{function}_BY_OFFSET({{0}})", f"ARG_{arg}({{0}}, {{1}})"
+        else:  # with NULLs for values
+            form, by_order = f"{function}_BY_OFFSET({{0}}, FALSE)", f"ARG_{arg}_NULL({{0}}, {{1}})"
+        return Aggregate(f"{function}_BY_OFFSET", argument, argument.type, form=form, by_order=by_order)
 
     def summed(self, values: Expressions) -> Expression:
         """An INT: the sum of so few cannot leave BIGINT."""

@@ -21,6 +21,7 @@ from tests.properties.paths.values import (
 )
 from tests.properties.paths.views import (
     BOUNDS,
+    CLOCK,
     WINDOWS,
     Aggregate,
     Block,
@@ -52,11 +53,23 @@ _FRAMES: Final = (
     "ROWS 2 PRECEDING",
     "ROWS UNBOUNDED PRECEDING",
     "RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW",
+    "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING EXCLUDE GROUP",
 )
 _OF_PLACES: Final = (
     *("ROW_NUMBER", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"),
-    *("SUM", "COUNT", "MIN", "MAX"),
+    *("SUM", "COUNT", "MIN", "MAX", "OTHERS", "OTHERS"),
 )
+_OTHERS: Final[tuple[tuple[str, str], ...]] = (
+    ("COUNT(DISTINCT {0})", BIGINT),
+    ("AVG({0})", DOUBLE),
+    ("BIT_XOR({0})", INT),
+    ("MEDIAN({0})", DOUBLE),
+    ("SUM(DISTINCT {0})", BIGINT),
+    ("ANY_VALUE({0} ORDER BY {0})", INT),
+)
+"""Aggregates of whole numbers over a window."""
 _RANGES: Final = (
     "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
     "RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING",
@@ -64,13 +77,20 @@ _RANGES: Final = (
     "RANGE BETWEEN 2 FOLLOWING AND UNBOUNDED FOLLOWING",
     "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
 )
+_RANGES_OF_TIME: Final = (
+    "RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND CURRENT ROW",
+    "RANGE BETWEEN INTERVAL '59' DAY PRECEDING AND INTERVAL '2' HOUR FOLLOWING",
+    "RANGE BETWEEN CURRENT ROW AND INTERVAL '60' DAY FOLLOWING",
+    "RANGE BETWEEN INTERVAL '90' SECOND FOLLOWING AND UNBOUNDED FOLLOWING",
+)
 
 
 class Blocks(Aggregates):
     """The grammar of queries over some relations."""
 
     def __init__(self, pick: Picker, known: Sequence[Relation]) -> None:
-        super().__init__(pick)
+        super().__init__(pick, clock=CLOCK in known)
+        known = [each for each in known if each != CLOCK]
         self.sources = tuple(known)
         self.known = list(known)
 
@@ -173,11 +193,18 @@ class Blocks(Aggregates):
         """GROUP BY over the windows of a stream."""
         streams = [each for each in self.known if each.kind == "stream"]
         source = Input("a", self.pick.one(streams))
-        made = self.grouped_by((source,), (self.pick.one(source.columns[1:3]),))
+        right = Input("b", self.pick.one(self.sources))
+        pairs = pairs_of(source.columns, right.columns) if right.of not in streams else []
+        inputs: tuple[Input, ...] = (source,)
+        if pairs and self.pick.chance(25):
+            on = Call("=", self.pick.one(pairs), BOOLEAN)
+            inputs = (source, replace(right, join=self.pick.one(["JOIN", "LEFT JOIN"]), on=on))
+        made = self.grouped_by(inputs, (self.pick.one(source.columns[1:3]),))
         kind = self.pick.one(WINDOWS)
         size = self.pick.one([2, 5, 60])
         step = max(size // 2, 1) if kind == "HOPPING" else size
-        window = Window(kind, size, step, self.pick.one([None, 0, 2, 10]), self.pick.chance(25))
+        final = len(inputs) == 1 and self.pick.chance(25)
+        window = Window(kind, size, step, self.pick.one([None, 0, 2, 10]), final)
         items = tuple((bound.name.lower(), bound) for bound in BOUNDS)
         return replace(made, items=(*made.items, *items), having="", window=window)
 
@@ -262,6 +289,9 @@ class Blocks(Aggregates):
                     form = f"{function}({{0}} IGNORE NULLS)"
                     frame = self.pick.one([each for each in _FRAMES if each.startswith("ROWS")])
                 return Over(function, argument, argument.type, (), (), frame=frame, form=form)
+            case "OTHERS":
+                form, kind = self.pick.one(_OTHERS)
+                return Over(form.partition("(")[0], self.summed(values), kind, (), (), frame=frame, form=form)
             case "SUM":
                 return Over(function, self.summed(values), BIGINT, (), (), frame=frame)
             case "COUNT":
@@ -277,10 +307,11 @@ class Blocks(Aggregates):
         partition = tuple(self.flat(values) for _ in range(self.pick.count(0, 1)))
         items: list[Value] = [*self._columns(inputs)]
         for _ in range(self.pick.count(1, 2)):
-            order = (self.pick.one(values.of(INT)),)
+            order = (self.pick.one(values.of(INT, DATE, TIMESTAMP)),)
             over = self.over_rows(values, partition, order)
             how = (self.pick.one(["", "", " DESC"]),)
-            frame = "" if "RANK" in over.function else self.pick.one(_RANGES)
+            ranges = _RANGES if order[0].type == INT else _RANGES_OF_TIME
+            frame = "" if "RANK" in over.function else self.pick.one(ranges)
             items.append(replace(over, how=how, frame=frame))
         return Block(inputs, self.named(items), where=self.where_of(values))
 
@@ -323,21 +354,11 @@ class Blocks(Aggregates):
         return self.projected(inputs, first)
 
     def by_offset(self) -> Block:
-        """Aggregates of the first and of the last event of a group."""
-        streams = [each for each in self.sources if each.kind == "stream"]
-        if not streams:
-            return self.grouped()
-        made = self.grouped_by((Input("a", self.pick.one(streams)),))
+        """Aggregates of the events of a group in their order; of a table each row has the place of its newest event."""
+        made = self.grouped_by((Input("a", self.pick.one(self.sources)),))
         values = self.expressions(made.inputs)
         items: list[Value] = [value for _, value in made.items]
-        for _ in range(self.pick.count(1, 2)):
-            argument = values.any()
-            function, arg = self.pick.one([("LATEST", "MAX"), ("EARLIEST", "MIN")])
-            if self.pick.chance(75):
-                form, by_order = f"{function}_BY_OFFSET({{0}})", f"ARG_{arg}({{0}}, {{1}})"
-            else:  # with NULLs for values
-                form, by_order = f"{function}_BY_OFFSET({{0}}, FALSE)", f"ARG_{arg}_NULL({{0}}, {{1}})"
-            items.append(Aggregate(f"{function}_BY_OFFSET", argument, argument.type, form=form, by_order=by_order))
+        items += [self.of_events(values, lists=bool(made.group)) for _ in range(self.pick.count(1, 2))]
         return replace(made, items=self.named(items))
 
     def projected(
@@ -346,6 +367,8 @@ class Blocks(Aggregates):
         values = self.expressions(inputs, parts=parts)
         items: list[Value] = [*self._columns(inputs)]
         items += [values.any() for _ in range(self.pick.count(1, 2))]
+        aged = self.aged(values.columns, 15)
+        items += [Call("CASE", (aged, values.whole_like(Constant(1, INT)), Constant(0, INT)), INT)] if aged else []
         return Block(inputs, self.named(items), first, self.where_of(values))
 
     def grouped_by(self, inputs: tuple[Input, ...], first: tuple[Expression, ...] = ()) -> Block:
@@ -391,7 +414,8 @@ class Blocks(Aggregates):
             if self.pick.chance(20):
                 both = [column for each in (*seen, right) for column in each.columns]
                 on = Call("AND", (on, Expressions(self.pick, both, fails=False).comparison()), BOOLEAN)
-            made.append(Input(alias, right.of, join, on))
+            aged = self.aged(right.columns, 15)
+            made.append(Input(alias, right.of, join, Call("AND", (on, aged), BOOLEAN) if aged else on))
         return tuple(made)
 
     def _columns(self, inputs: Sequence[Input]) -> list[Column]:

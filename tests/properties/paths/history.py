@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tests.properties.paths.values import VALUES
-from tests.properties.paths.views import Relation
+from tests.properties.paths.views import CLOCK, Relation
 from tests.properties.picker import Picker
 
 BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -18,6 +18,9 @@ _NEAR_1970: Final = -int(BEGIN.timestamp()) - 12
 """Where some histories begin: a window of theirs may begin before 1970."""
 _LATE: Final = (0, 0, 0, 1, 3, 8, -1, -4, -12)
 """How far the times of events are from their order."""
+
+_TICKS: Final = (0, 0, 0, 0, 0, 1, -60, 3600, 86_400, 60 * 86_400)
+"""How far ticks are from the clock, in seconds."""
 
 _NEVER: Final = 10 * _NEAR_1970
 
@@ -47,9 +50,20 @@ def history(pick: Picker, relations: Sequence[Relation], *, most: int = 32, cuts
     """Up to `most` events, cut up to `cuts` times; some epochs are empty, the first perhaps as well."""
     count = pick.count(most // 2, most)
     first = _NEAR_1970 if count % 8 == 0 else 0
-    events = [_event(pick, pick.one(relations), first + number + pick.one(_LATE)) for number in range(count)]
+    events = []
+    for number in range(count):
+        relation = pick.one(relations)
+        events.append(
+            _tick(pick, number) if relation == CLOCK else _event(pick, relation, first + number + pick.one(_LATE))
+        )
     places = sorted(pick.count(0, count) for _ in range(pick.count(0, cuts)))
     return tuple(tuple(events[a:b]) for a, b in zip([0, *places], [*places, count], strict=True))
+
+
+def _tick(pick: Picker, number: int) -> Event:
+    """The clock goes ten seconds with each event, and now and then it is set."""
+    now = BEGIN + dt.timedelta(seconds=10 * number + pick.one(_TICKS))
+    return Event(CLOCK.name, {"id": 1, "now": now}, 1, number)
 
 
 def _event(pick: Picker, relation: Relation, at: int) -> Event:

@@ -33,6 +33,7 @@ from tests.properties.paths.history import NOW, TIME, Event, standing
 from tests.properties.paths.values import Rows, arrow_type, plain, rows_of
 from tests.properties.paths.views import (
     BOUNDS,
+    CLOCK,
     Aggregate,
     Block,
     From,
@@ -50,6 +51,7 @@ from tests.properties.paths.views import (
     Value,
     ViewOf,
     Window,
+    Written,
     items_text,
 )
 
@@ -96,6 +98,10 @@ class Oracle:
             times = [(TIME, pa.int64()), (NOW, pa.int64())] if relation.kind == "stream" else []
             schema = pa.schema([*((name, arrow_type(kind)) for name, kind in relation.columns), *times])
             self._store(relation.name, pa.Table.from_pylist(standing(relation, events), schema))
+        if CLOCK in relations:
+            now = f"SELECT max({CLOCK.columns[1][0]}) FROM {CLOCK.name}"
+            self._db.execute(f"CREATE MACRO now() AS ({now})")
+            self._db.execute(f"CREATE MACRO current_date() AS CAST(({now}) AS DATE)")
 
     def close(self) -> None:
         """Forget the tables."""
@@ -128,10 +134,7 @@ class Oracle:
             sql = self._of_block(query, nulls=nulls, failing=failing)
         else:
             sql = query.sql
-        shown = ", ".join(
-            f"CAST({name} AS {kind}) AS {name}" if is_number(kind) else name for name, kind in query.types
-        )
-        return self._made(f"SELECT {shown} FROM ({sql})")
+        return self._made(f"SELECT {_in_types(query.types)} FROM ({sql})")
 
     def _of_block(self, block: Block, *, nulls: bool, failing: list[int]) -> str:
         """The text of a block over a table of its joined rows, without those that fail."""
@@ -191,6 +194,8 @@ class Oracle:
                 return items_text(of)
             case Lateral():
                 return of.sql
+            case Written():
+                return self._made(f"SELECT {_in_types(of.columns)} FROM {of.sql}")
             case InWindows():
                 return self._made(_in_windows(of))
             case Block() | SetOperation():
@@ -474,12 +479,17 @@ class _Kept:
         return pa.table(columns, names=names)
 
 
+def _in_types(columns: Iterable[tuple[str, str]]) -> str:
+    """The SELECT list of columns; DuckDB's numbers are of other types."""
+    return ", ".join(f"CAST({name} AS {kind}) AS {name}" if is_number(kind) else name for name, kind in columns)
+
+
 def _in_words_of_duckdb(value: Value) -> Value:
     """An aggregate in the words that DuckDB has for it, where rows are numbered in the order of events; a distance in
     RANGE over numbers that do not end there."""
     if isinstance(value, Aggregate) and value.by_order:
         return replace(value, argument=value.computed, filter=None, form=value.by_order.format("{0}", _NUMBER))
-    if isinstance(value, Over) and value.in_steps:
+    if isinstance(value, Over) and value.in_steps and all(is_number(each.type) for each in value.order):
         return replace(value, order=tuple(Call("CAST", (each,), "HUGEINT") for each in value.order))
     return value
 

@@ -29,6 +29,7 @@ from tests.properties.paths.values import (
     VARCHAR,
 )
 from tests.properties.paths.views import (
+    CLOCK,
     POLICIES,
     Aggregate,
     Block,
@@ -45,6 +46,7 @@ from tests.properties.paths.views import (
     ViewOf,
     relations_of,
 )
+from tests.properties.paths.written import Texts
 from tests.properties.picker import Picker
 
 _KEYED_BY: Final = (INT, VARCHAR)
@@ -53,7 +55,8 @@ _KEYED_BY: Final = (INT, VARCHAR)
 def relations(pick: Picker) -> tuple[Relation, ...]:
     """Streams and tables. Each has a text, a whole number and a time, to join, divide, convert and group by."""
     kinds = pick.one([("stream", "table"), ("stream", "table", "table"), ("table", "table"), ("stream", "stream")])
-    return tuple(_relation(pick, f"{kind[0]}{number}", kind) for number, kind in enumerate(kinds))
+    made = [_relation(pick, f"{kind[0]}{number}", kind) for number, kind in enumerate(kinds)]
+    return (*made, CLOCK) if pick.chance(40) else tuple(made)
 
 
 def _relation(pick: Picker, name: str, kind: str) -> Relation:
@@ -97,9 +100,12 @@ class Views(Blocks):
             self.lateral,
             self.correlated,
             self.correlated,
+            self.by_offset,
+            self.written,
+            self.written,
         ]
         if any(each.kind == "stream" for each in self.known):
-            forms += [self.windowed, self.windowed, self.by_offset]
+            forms += [self.windowed, self.windowed]
         if any(INTS in dict(each.columns).values() for each in self.known):
             forms.append(self.items)
         if any(TIMESTAMP in dict(each.columns).values() for each in self.sources):
@@ -110,7 +116,7 @@ class Views(Blocks):
         policy = self.pick.one(POLICIES[:1] * 2 + POLICIES)
         # Stages that are shared have dead letters, whatever the views say.
         shared = policy == "dead_letter" and self.pick.chance(15)
-        made = ViewOf(name, self._asked(form()), policy, shared=shared)
+        made = ViewOf(name, self._asked(self._in_time(form())), policy, shared=shared)
         if form in (self.grouped, self.windowed, self.by_offset) and self.pick.chance(30):
             made = self._as_in_ksql(made)
         if policy != "stop" and _can_be_read(made) and self.pick.chance(40):
@@ -136,6 +142,22 @@ class Views(Blocks):
             return block
         return replace(block, where=self.where_of(self.expressions(block.inputs, parts=False), percent=70))
 
+    def _in_time(self, query: Query) -> Query:
+        """The query, perhaps with a condition that rows leave by as time passes."""
+        if isinstance(query, SetOperation):
+            return replace(query, left=self._block_in_time(query.left))
+        if isinstance(query, Having):
+            return replace(query, outer=self._block_in_time(query.outer))
+        return self._block_in_time(query)
+
+    def _block_in_time(self, block: Block) -> Block:
+        if not all(map(has_rows_of_its_own, block.queries)):
+            return block
+        aged = self.aged([column for each in block.inputs for column in each.columns], 50)
+        if aged is None:
+            return block
+        return replace(block, where=aged if block.where is None else Call("AND", (aged, block.where), BOOLEAN))
+
     def _asked(self, query: Query) -> Query:
         """The query, perhaps with its inner ones in WITH, and with QUALIFY."""
         if not isinstance(query, Block):
@@ -159,7 +181,8 @@ class Views(Blocks):
         assert isinstance(query, Block)
         streams = {each.name for each in self.sources if each.kind == "stream"}
         zeros = any(isinstance(each, Aggregate) and each.function in ("SUM", "AVG") for _, each in query.items)
-        if query.group is None or query.having or zeros or not relations_of(query) <= streams:
+        timed = "NOW()" in query.sql or "CURRENT_DATE" in query.sql
+        if query.group is None or query.having or zeros or timed or not relations_of(query) <= streams:
             return view  # SUM and AVG of no values are 0 there
         read = [
             each for value in (*query.row_expressions(), query.where) if value is not None for each in parts_of(value)
@@ -237,10 +260,17 @@ class Views(Blocks):
         """A query in FROM with rows of its own, and a column to join by."""
         forms: list[Callable[[], Block | SetOperation]] = [self.grouped, self.grouped, self.grouped_join]
         forms += [self.distinct, self.by_time, self.set_operation, self.set_of_groups]
+        forms += [self.shown_windows] if any(each.kind == "stream" for each in self.known) else []
         while True:
             made = self.pick.one(forms)()
             if has_rows_of_its_own(made) and any(kind in ORDERED for _, kind in made.types):
                 return made
+
+    def shown_windows(self) -> Block:
+        """The windows of a stream as they are before any is over."""
+        made = self.windowed()
+        assert made.window is not None
+        return replace(made, window=replace(made.window, final=False))
 
     def lateral(self) -> Block:
         """For each row the first rows of a source that meet it, or what they add up to."""
@@ -281,6 +311,22 @@ class Views(Blocks):
         asked = Subqueries(self.pick, self.sources, columns).condition()
         made = self.grouped_by(inputs) if self.pick.chance(35) else self.projected(inputs)
         return replace(made, first=Subquery(asked))
+
+    def written(self) -> Block:
+        """PIVOT, UNPIVOT or WITH RECURSIVE in FROM, perhaps joined."""
+        made = Input("a", Texts(self.pick, self.sources).any())
+        inputs: tuple[Input, ...] = (made,)
+        right = self.input("b")
+        pairs = pairs_of(made.columns, right.columns)
+        if pairs and self.pick.chance(35):
+            join = self.pick.one(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+            on = Call("=", self.pick.one(pairs), BOOLEAN)
+            inputs = (
+                (made, Input("b", right.of, join, on))
+                if self.pick.chance(50)
+                else (Input("b", right.of), Input("a", made.of, join, on))
+            )
+        return self.grouped_by(inputs) if self.pick.chance(40) else self.projected(inputs)
 
     def set_of_groups(self) -> SetOperation:
         """Two branches with GROUP BY, or one with it and one without."""

@@ -25,10 +25,16 @@ class Relation:
     def statement(self) -> str:
         key = {"stream": "", "table": " PRIMARY KEY"}[self.kind]
         columns = [f"{name} {kind}{key if place == 0 else ''}" for place, (name, kind) in enumerate(self.columns)]
+        ticks = ", TICK_EVERY = '1 MINUTE'" if self == CLOCK else ""
         return (
             f"CREATE {self.kind.upper()} {self.name} ({', '.join(columns)})"
-            f" WITH (KAFKA_TOPIC = '{self.name}', PARTITIONS = 1);"
+            f" WITH (KAFKA_TOPIC = '{self.name}', PARTITIONS = 1{ticks});"
         )
+
+
+CLOCK: Final = Relation("clock", "table", (("id", INT), ("now", TIMESTAMP)))
+"""The lake's, where there is one: views read it by NOW() and CURRENT_DATE."""
+_NOW: Final = f"(SELECT MAX(now) FROM {CLOCK.name})"
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,20 @@ class Lateral:
         )
 
 
-From = Relation | Items | InWindows | Lateral
+@dataclass(frozen=True)
+class Written:
+    """What stands in FROM as a text, in our language and in DuckDB alike. It cannot fail.
+
+    Attributes:
+        reads: the relation in it.
+    """
+
+    sql: str
+    reads: str
+    columns: tuple[tuple[str, str], ...]
+
+
+From = Relation | Items | InWindows | Lateral | Written
 
 
 @dataclass(frozen=True)
@@ -139,6 +158,11 @@ class Scalar(Column):
     @property
     def sql(self) -> str:
         return f"({self.query})"
+
+
+def by_the_clock(sql: str) -> str:
+    """A query of a view as one that gives the same rows at any time."""
+    return sql.replace("CURRENT_DATE", f"CAST({_NOW} AS DATE)").replace("NOW()", _NOW)
 
 
 def parts_in(column: Column) -> list[Scalar]:
@@ -398,7 +422,9 @@ class Having:
         values = dict(groups.items)
 
         def shown(expression: Expression) -> str | None:
-            return value_text(values[expression.name], lambda _: None) if isinstance(expression, Column) else None
+            if not isinstance(expression, Column) or isinstance(expression, Scalar):
+                return None
+            return value_text(values[expression.name], lambda _: None)
 
         assert self.outer.where is not None
         items = ", ".join(f"{value_text(value, shown)} AS {name}" for name, value in self.outer.items)
@@ -522,7 +548,7 @@ def _input(each: Input, names: Mapping[Block | SetOperation, str]) -> str:
             of = each.of.name
         case Items():
             of, columns = items_text(each.of), f" ({', '.join(name for name, _ in each.of.columns)})"
-        case Lateral():
+        case Lateral() | Written():
             of = each.of.sql
         case InWindows():
             sizes = [each.of.size] if each.of.step is None else [each.of.step, each.of.size]
@@ -551,6 +577,8 @@ def relations_of(query: Query) -> set[str]:
                 found |= relations_of(each.of)
             case InWindows() | Lateral():
                 found.add(each.of.of.name)
+            case Written():
+                found.add(each.of.reads)
             case Relation():
                 found.add(each.of.name)
     return found

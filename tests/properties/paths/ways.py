@@ -58,7 +58,7 @@ from strandline.state_store.replicas.state import Layout
 from strandline.state_store.replicas.store import MemoryStore
 from tests.properties.paths.expressions import text
 from tests.properties.paths.values import VALUES, Rows, rows_of
-from tests.properties.paths.views import Block, Having, SetOperation
+from tests.properties.paths.views import Block, Having, SetOperation, by_the_clock
 from tests.support.arrow_table import ArrowTable
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def pulled_select(at: At) -> Rows:
     query = at.view.query
     if isinstance(query, Block) and query.keys_are_there:
         query = replace(query, having=" AND ".join(f"{text(each)} IS NOT NULL" for each in query.group or ()))
-    return _pulled(at, query.sql)
+    return _pulled(at, by_the_clock(query.sql))
 
 
 def _pulled(at: At, sql: str) -> Rows:
