@@ -5,8 +5,10 @@ keeps for ever, and offers nothing to delete a part of it. A table that a stream
 events a day. So a job deletes by itself what no page needs:
 
     a day ago ······· every event
-    ninety days ago · the last of each hour: plots have 24 points a day
+    thirty days ago · the last of each hour: plots have 24 points a day
     before that ····· the last one alone: an asset stays materialized, a check keeps its result
+
+So it does with whole runs of the jobs that the hour brings, which check and compact and materialize nothing.
 
 The rows that an event counts are those since the one before it, so a plot of thinned events has the numbers of the last
 half minute of each hour; rows, bytes and versions are whole at any time.
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from dagster._core.instance.utils import RUNLESS_RUN_ID
+from dagster._core.storage.dagster_run import FINISHED_STATUSES, RunsFilter
 from dagster._core.storage.event_log.schema import (
     AssetCheckExecutionsTable,
     AssetEventTagsTable,
@@ -92,6 +95,25 @@ def thin(instance: dg.DagsterInstance, now: dt.datetime, whole_days: float, days
         with storage.run_connection(RUNLESS_RUN_ID) as found:
             found.execute(SqlEventLogStorageTable.delete().where(_EVENTS.timestamp < whole))
     return Thinned(len(events), len(results))
+
+
+def delete_runs(instance: dg.DagsterInstance, now: dt.datetime, jobs: Sequence[str], days: float) -> int:
+    """Delete the runs of some jobs that have ended, with their events; what they found of checks stays.
+
+    Args:
+        now: in UTC, without a zone.
+        days: how long they are kept.
+
+    Returns:
+        how many there were.
+    """
+    before, deleted = now - dt.timedelta(days=days), 0
+    for job in jobs:
+        chosen = RunsFilter(job_name=job, statuses=list(FINISHED_STATUSES), created_before=before)
+        for record in instance.get_run_records(chosen):
+            instance.delete_run(record.dagster_run.run_id)
+            deleted += 1
+    return deleted
 
 
 def _events(found: Any) -> Iterator[_Event]:

@@ -26,7 +26,7 @@ from pydantic import Field
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.maintenance import TableResult, execute_maintenance, plan_maintenance
 from strandline.jobs.run.orphans import LIFELINE_FD
-from strandline.orchestration.history import thin
+from strandline.orchestration.history import delete_runs, thin
 from strandline.orchestration.launch import GRACE_SECONDS, Echo, ProcessGroup, lifeline
 
 # Runs a `strandline` command as a child process of a step: what a person would type, with its code, hints and JSON.
@@ -118,6 +118,7 @@ _CRON = {
     "drills": "0 4 * * *",
     "thin_history": "0 5 * * *",
 }
+_HOURLY: Final = ("health_checks", "expectations", "compact")
 # Before the drills, which restore what it has made.
 _BACKUP = {"backup": "0 2 * * *"}
 
@@ -177,7 +178,8 @@ class Thinning(dg.Config):
     """What the job `thin_history` does."""
 
     whole_days: float = Field(default=1.0, gt=0, description="Every event is kept for so long.")
-    days: float = Field(default=90.0, gt=0, description="The last of each hour is kept for so long; then the last one.")
+    days: float = Field(default=30.0, gt=0, description="The last of each hour is kept for so long; then the last one.")
+    runs_days: float = Field(default=7.0, gt=0, description="Runs of hourly jobs are kept for so long.")
 
 
 class Backup(dg.Config):
@@ -285,7 +287,10 @@ def thin_job() -> dg.JobDefinition:
     def thin_events(context: dg.OpExecutionContext, config: Thinning) -> None:
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
         done = thin(context.instance, now, config.whole_days, config.days)
-        context.add_output_metadata({"events deleted": done.events, "results deleted": done.results})
+        runs = delete_runs(context.instance, now, _HOURLY, config.runs_days)
+        context.add_output_metadata(
+            {"events deleted": done.events, "results deleted": done.results, "runs deleted": runs}
+        )
 
     return _job("thin_history", thin_events, "What streams told Dagster: whole for a day, then an event an hour.")
 

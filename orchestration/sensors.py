@@ -65,6 +65,9 @@ _COMMITS_SECONDS: Final = 10
 """Between two ticks: the first page that somebody opens after `make up` has the lake's state."""
 _TICK_SECONDS: Final = 0.6
 """A tick reports for so long, and leaves the rest to the next: Dagster's daemon has other sensors to look at."""
+_TICK_EVENTS: Final = 100
+"""A tick tells of a table more as long as it has told no more: the daemon stores an event in ten milliseconds, and on a
+busy disk in fifty."""
 _NO_VERSION: Final = -1
 """In the cursor, in place of the version of a table that has none yet, which was told."""
 _AT_WORK: Final = (
@@ -165,17 +168,19 @@ def _events(
     names = [*names[begin:], *names[:begin]]
     checks = ToldChecks(instance, {key: found for each in free for key, found in each.checks.items()})
     rows = _Rows(lake, instance, pipelines, [spec.key for name in names for spec in shown.get(name, ())], cursor)
+    told = 0
     for number, name in enumerate(names):
-        if number and time.monotonic() - began > _TICK_SECONDS:
+        if number and (time.monotonic() - began > _TICK_SECONDS or told >= _TICK_EVENTS):
             cursor.first = name
             return
         found = list(rows.of_table(name, shown[name])) if name in shown else []
         log_of = logs.get(name) if name in shown and name not in cursor.told else None
         if log_of is not None and delta_log.newest_version(lake.table(log_of)) is not None:
             found += rows.of_none(name, shown[name])
-        yield from found
         states = _of_state(name, views[name], hindrances, cursor, anew=bool(found)) if name in views else {}
-        yield from checks.beside([each.asset_key for each in found], states)
+        events: list[_EVENT] = [*found, *checks.beside([each.asset_key for each in found], states)]
+        told += len(events)
+        yield from events
 
 
 class _Rows:

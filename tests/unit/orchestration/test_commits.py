@@ -214,6 +214,15 @@ def test_a_damaged_table_is_told_as_damaged_and_never_as_materialized(daemon: Da
     assert (checks[OWNED].description or "").startswith("held: it waits for 'totals', which is damaged")
 
 
+def test_a_tick_tells_no_more_than_the_daemon_stores_in_a_while(
+    daemon: Daemon, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.orchestration.sensors._TICK_EVENTS", 2)
+    told = [len(daemon.tick()) for _ in range(8)]
+    assert max(told) <= 4, "the rows of a table, its changes, and what is said of its state"
+    assert not daemon.tick()
+
+
 def test_a_tick_goes_on_where_the_one_before_had_no_time_left(
     daemon: Daemon, made: MadeLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from dagster._core.events import DagsterEvent, StepMaterializationData
 
-from strandline.orchestration.history import Thinned, thin
+from strandline.orchestration.history import Thinned, delete_runs, thin
 
 VIEW = dg.AssetKey(["projections", "v"])
 CHECK = dg.AssetCheckKey(VIEW, "freshness")
@@ -89,3 +89,21 @@ def test_what_a_run_told_goes_with_the_run(instance: dg.DagsterInstance) -> None
         tell(instance, dt.timedelta(days=days), run.run_id)
     assert thin(instance, NOW, 1.0, 90.0) == Thinned(0, 0)
     assert len(kept(instance)) == 2
+
+
+def test_the_runs_of_hourly_jobs_go_after_a_week_and_what_they_found_stays(instance: dg.DagsterInstance) -> None:
+    runs = [
+        instance.create_run_for_job(dg.GraphDefinition(name=name).to_job(), status=status)
+        for name, status in (
+            ("health_checks", dg.DagsterRunStatus.SUCCESS),
+            ("health_checks", dg.DagsterRunStatus.STARTED),
+            ("drain_shop", dg.DagsterRunStatus.SUCCESS),
+        )
+    ]
+    tell(instance, dt.timedelta(days=8), runs[0].run_id)
+    soon = dt.datetime.now(dt.UTC).replace(tzinfo=None) + dt.timedelta(hours=1)
+    assert delete_runs(instance, soon, ["health_checks"], 7.0) == 0
+    assert delete_runs(instance, soon + dt.timedelta(days=7), ["health_checks"], 7.0) == 1
+    assert {run.run_id for run in instance.get_runs()} == {run.run_id for run in runs[1:]}
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key([CHECK])
+    assert latest[CHECK].evaluation is not None
