@@ -27,6 +27,7 @@ from strandline.jobs.run.refresh_views import Refreshed, RefreshTasks, refresh_a
 from strandline.jobs.run.schedule import RefreshUnit, maintained
 from strandline.jobs.run.spark import spark_session
 from strandline.jobs.session.interpreter import Interpreter
+from strandline.state_store.arrangements import arrangements_in
 from strandline.state_store.commits import CommitRecord
 from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
@@ -231,6 +232,6 @@ def engines(name: str) -> Iterator[Engines]:
     settings = load_settings()
     with (
         spark_session(settings.spark, name) as spark,
-        DuckDBEngine(f"{settings.kernel_memory_mb}MB", 2) as duckdb_engine,
+        DuckDBEngine(*settings.kernel_size, arrangements_in(*settings.arrangements_space)) as duckdb_engine,
     ):
         yield Engines(spark, SparkSessions(lambda: spark), duckdb_engine)

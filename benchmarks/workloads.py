@@ -1,6 +1,6 @@
 """Two workloads, durable and with a changelog, by each engine in one run, their answers checked.
 
-    python -m benchmarks.workloads [--epochs 10] [--engines kernel,task,spark,merge,flink]
+    python -m benchmarks.workloads [--epochs 40] [--engines kernel,task,spark,merge,flink]
 
 What the workloads are is in benchmarks/workload_data.py. Every epoch of ours appends its events to the event logs,
 refreshes what reads them and commits it: kernel in the driver, in Spark's tasks, and by Spark's own plans. Beside them
@@ -34,7 +34,7 @@ from strandline.state_store.delta import reader
 def main() -> None:
     """Run each workload by each engine, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--engines", default=",".join(WHERE))
     asked = parser.parse_args()
     chosen = [where for where in (*WHERE, "merge", "flink") if where in asked.engines.split(",")]

@@ -14,7 +14,7 @@ from strandline.jobs.ivm.compiled import compiled
 from strandline.jobs.ivm.plan.plan import plan_of_query, why_not
 from strandline.jobs.ivm.refresh.engines import MOST_ROWS
 from strandline.jobs.ivm.refresh.epoch import in_words
-from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.ivm.rules.computed_again import recomputed
 from strandline.jobs.ivm.rules.delta_join import equalities
 from strandline.jobs.ivm.rules.lookups import plan_lookups
 from strandline.jobs.ivm.rules.maintenance import engines_for, late_rows

@@ -212,6 +212,11 @@ class AggregateFunction(ABC):
         """TRUE if a retracted row can have decided the merged accumulator. Never NULL; always TRUE would be correct."""
         return "FALSE"
 
+    def may_decide(self, call: AggregateCall, value: str, known: str) -> str | None:
+        """TRUE if a row with this value of the only argument may decide the accumulator of a group that has a row with
+        the value `known`. None: every row may."""
+        return None
+
     def one_value(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> SqlType:
         """The type of the only argument.
 

@@ -185,6 +185,9 @@ class Extreme(AggregateFunction):
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
         return f"COALESCE({lost} {'>=' if self.greatest else '<='} {merged}, {lost} IS NOT NULL)"
 
+    def may_decide(self, call: AggregateCall, value: str, known: str) -> str:
+        return f"{value} {'>=' if self.greatest else '<='} {known}"
+
     def _best(self, value: str) -> str:
         return f"{'MAX' if self.greatest else 'MIN'}({value})"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from strandline.jobs.ivm.refresh import begun_logs
 from strandline.jobs.ivm.refresh.runtime import Span
-from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.ivm.rules.computed_again import recomputed
 from strandline.jobs.ivm.rules.recompute import grows
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.definitions import Refresh

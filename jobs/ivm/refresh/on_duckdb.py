@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.engines.engine import Dialect, engine_of, listed
 from strandline.jobs.ivm.refresh.runtime import Runtime
-from strandline.jobs.ivm.rules.delta_join import relations
+from strandline.jobs.ivm.rules.delta_join import ctes, relations
 from strandline.jobs.ivm.rules.lookups import SELF, plan_lookups
 from strandline.jobs.ivm.rules.stored import consolidated, spec_of, without_null_keys
 from strandline.jobs.model.stage_columns import Columns, spec_of_input
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _ENGINE: Final = engine_of("duckdb")
+_CHANGES: Final = "__changes"
+_KEPT_CHANGES: Final = f"delta AS (SELECT * FROM {_CHANGES})"
 
 
 class DuckDbRuntime(Runtime[str]):
@@ -88,7 +90,7 @@ class DuckDbRuntime(Runtime[str]):
             over = self._hold(text)
             if over is not None:
                 return over
-            self._look_up(text)
+            text = self._look_up(text)
         text = self._over_inputs(text)
         self._register(text)
         if self._table.spec.storage == "keyed":
@@ -167,11 +169,14 @@ class DuckDbRuntime(Runtime[str]):
             text = self._reading(text, name, self._side(side, read))
         return text
 
-    def _look_up(self, text: str) -> None:
-        """Find out by which keys the rule makes use of the large relations that it names."""
+    def _look_up(self, text: str) -> str:
+        """Find out by which keys the rule makes use of the large relations that it names; the text to be run then.
+
+        Keys are found by the changes of the body, which stand in the text too: they are computed once.
+        """
         changed = self._changed
         if self._duckdb_engine.kept.arrangements is None or self._moved is None or changed is None:
-            return
+            return text
         large = set()
         for _, side, each in relations(self._stage, text, _ENGINE):
             if side != "delta" and self._source(side, each).suits_lookup(self._version(side, each), changed):
@@ -179,17 +184,26 @@ class DuckDbRuntime(Runtime[str]):
         if self._table.spec.storage == "keyed" and self._table.suits_lookup(self._head.version, changed):
             large.add(SELF)
         if not large:
-            return
+            return text
         plan = plan_lookups(self._stage, _ENGINE, self._moved)
+        [delta] = ctes(self._stage, _ENGINE, self._moved)
+        kept = False
         for number, lookup in plan.needed(large):
-            keys = self._over_inputs(lookup.keys)
+            if delta in lookup.keys and not kept:
+                # The look-ups before this one are those of the relations that it reads.
+                changes = self._over_inputs(f"WITH {delta} SELECT * FROM delta")
+                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {_CHANGES} AS {changes}")
+                kept = True
+            keys = self._over_inputs(lookup.keys.replace(delta, _KEPT_CHANGES))
             if SELF in keys:
                 keys = self._reading(keys, SELF, self._table.read(self._head.version, self._asked.get(SELF, ())).text)
             values = self._connection.sql(keys).to_arrow_table()
             self._connection.register(f"__keys{number}", values)
             # The keys of a relation that is scanned may be needed for those of another one.
             if lookup.relation in large and lookup.relation not in plan.scanned:
-                self._asked.setdefault(lookup.relation, []).append(Keys(lookup.columns, values))
+                asked = Keys(lookup.columns, values.select(range(len(lookup.columns))))
+                self._asked.setdefault(lookup.relation, []).append(asked)
+        return text.replace(delta, _KEPT_CHANGES) if kept else text
 
     def computed(self, text: str) -> pa.Table | None:
         """All that a rule's text gives, to be appended or upserted; None: what it reads is not held in memory."""

@@ -13,6 +13,10 @@ retracted, its group, and only that, is computed again from the body's rows as t
 
     __f  the groups to compute again     __g  one accumulator per such group and call
 
+Of a join these are rows of many relations, and a maximum that has come decides which of them are needed at all:
+
+    __l  the values that a group has by what came: of product a 5, no row below 5 can be the maximum
+
 Calls that take other rows of the body, as the different values of a group are, have such relations of their own (`__f1`
 and so on): what one of them lost is no reason to read what another one takes. Over a body that only grows nothing is
 retracted, and that part of the text is left out.
@@ -23,27 +27,24 @@ A group whose weights sum below zero is an upstream fault: the query fails with 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
-
-from sqlglot import exp
+from dataclasses import replace
 
 from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine, filtered
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
 from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import function_of
+from strandline.jobs.ivm.rules.computed_again import Again, bounds_of, computed_again, known
 from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
 from strandline.jobs.ivm.rules.named_once import named_once
 from strandline.jobs.ivm.rules.stored import ROWS, before, columns, reads_values, render, state_column, typed, value_of
-from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Body, Core, Output, storage_of_body
+from strandline.jobs.model.stage import PART, AggregateCall, AggregateStage, Output
 from strandline.jobs.model.stage_columns import hidden_columns
 from strandline.jobs.model.tables import EVENT_ORDER
 from strandline.jobs.model.types import BIGINT
-from strandline.jobs.sql.trees import conjuncts
 from strandline.state_store.tablespec import EXISTS, OLD, STATE, WEIGHT
 
 _ORDER = "__at"
 _UPTO, _EVERY = "upto", "every"
-_CONSTANTS = (exp.Literal, exp.Boolean)
 
 
 def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[str] | None) -> str:
@@ -143,67 +144,31 @@ def combined(stage: AggregateStage, folded_parts: str, engine: Engine) -> str | 
 )"""
 
 
-@dataclass(frozen=True)
-class Again:
-    """Calls whose groups may have to be computed again, from the same rows.
-
-    Attributes:
-        rows: the cores that they read.
-        number: ends the names of their relations.
-    """
-
-    calls: tuple[AggregateCall, ...]
-    rows: Body
-    number: str
-
-
-def computed_again(stage: AggregateStage, *, first: bool = False) -> tuple[Again, ...]:
-    """The calls whose groups may have to be computed again, by the rows that they take.
-
-    Args:
-        first: in the first refresh, in which nothing is lost.
-    """
-    found: dict[int, tuple[Body, list[AggregateCall]]] = {}
-    for call in recomputed(stage):
-        if function_of(call).of_all or not first:
-            rows = read_by((call,), stage)
-            place = sum(1 << at for at, core in enumerate(stage.body) if core in rows)
-            found.setdefault(place, (rows, []))[1].append(call)
-    return tuple(
-        Again(tuple(calls), rows, str(number) if number else "") for number, (rows, calls) in enumerate(found.values())
-    )
-
-
 def groups_computed_again(stage: AggregateStage, again: Again, engine: Engine, changed: Collection[str]) -> str:
-    """SELECT of the groups, all their columns, whose rows are read again for these calls."""
+    """SELECT of the groups, all their columns, whose rows are read again for these calls; with what is known of their
+    values (`Bounds.columns`), where they have bounds."""
     texts = [*_before_results(stage, (again,), engine, changed), *_groups_again(stage, (again,), engine)]
-    names = ", ".join(engine.name(group.name) for group in stage.group)
-    return f"WITH {', '.join(texts)}\nSELECT {names} FROM __f{again.number}"
+    names = [engine.name(group.name) for group in stage.group]
+    if any(bounds_of(stage, again)):
+        names += [known(call, engine) for call in again.calls]
+    return f"WITH {', '.join(texts)}\nSELECT {', '.join(names)} FROM __f{again.number}"
 
 
-def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:
-    """The calls whose groups may have to be computed again: they cannot retract rows, and the body does."""
-    calls = (call for call in stage.aggregates if function_of(call).lost_type(call) is not None)
-    return tuple(call for call in calls if storage_of_body(read_by((call,), stage)) == "keyed")
-
-
-def read_by(calls: tuple[AggregateCall, ...], stage: AggregateStage) -> Body:
-    """The cores whose rows the calls can take: a constant of a core may be one that a call's filter leaves out."""
-    return tuple(core for core in stage.body if any(_may_take(call, core) for call in calls))
-
-
-def _may_take(call: AggregateCall, core: Core) -> bool:
-    constants = {each.name: each.expression for each in core.columns if isinstance(each.expression, _CONSTANTS)}
-    for term in conjuncts(call.filter):
-        if isinstance(term, exp.Column):
-            value = constants.get(term.name)
-            if isinstance(value, exp.Boolean) and not value.this:
-                return False
-        if isinstance(term, exp.EQ) and isinstance(term.this, exp.Column):
-            value, wanted = constants.get(term.this.name), term.expression
-            if isinstance(value, exp.Literal) and isinstance(wanted, exp.Literal) and value != wanted:
-                return False
-    return True
+def _known_values(stage: AggregateStage, again: Again, engine: Engine) -> str:
+    """`__l`: of each group the values of rows that it has for certain, since more of them came than went."""
+    groups = [engine.name(group.name) for group in stage.group]
+    taken = [*(name for call in again.calls for name in _arguments(call, engine))]
+    taken += [name for call in again.calls for name in [filter_name(call, engine)] if name is not None]
+    made = [
+        f"{function_of(call).anew(engine, call, _changes(call, '1', engine))} AS {known(call, engine)}"
+        for call in again.calls
+    ]
+    listed = ", ".join([*groups, *taken])
+    return f"""__l{again.number} AS (
+  SELECT
+    {columns([*groups, *made])}
+  FROM (SELECT {listed} FROM __e GROUP BY {listed} HAVING SUM({WEIGHT}) > 0) AS __came{_grouped(groups)}
+)"""
 
 
 def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
@@ -330,11 +295,18 @@ def _groups_again(stage: AggregateStage, again: tuple[Again, ...], engine: Engin
     flags = [
         f"{' OR '.join(f'({_must_recompute(call, engine)})' for call in each.calls)} AS {_flag(each)}" for each in again
     ]
-    groups = ", ".join(engine.name(group.name) for group in stage.group) or "TRUE AS __any"
-    return [
-        f"__n AS (\n  SELECT *, {', '.join(flags)}\n  FROM __m\n)",
-        *(f"__f{each.number} AS (SELECT {groups} FROM __n WHERE {_flag(each)} AND {ROWS} > 0)" for each in again),
-    ]
+    texts = [f"__n AS (\n  SELECT *, {', '.join(flags)}\n  FROM __m\n)"]
+    for each in again:
+        groups = [engine.name(group.name) for group in stage.group]
+        listed, source = [f"__n.{group}" for group in groups] or ["TRUE AS __any"], "__n"
+        if any(bounds_of(stage, each)):
+            texts.append(_known_values(stage, each, engine))
+            listed += [known(call, engine) for call in each.calls]
+            source = f"__n LEFT JOIN __l{each.number} ON {_same(groups, '__n', f'__l{each.number}')}"
+        texts.append(
+            f"__f{each.number} AS (SELECT {', '.join(listed)} FROM {source} WHERE __n.{_flag(each)} AND __n.{ROWS} > 0)"
+        )
+    return texts
 
 
 def _must_recompute(call: AggregateCall, engine: Engine) -> str:
@@ -352,7 +324,11 @@ def _accumulated_again(stage: AggregateStage, again: Again, engine: Engine) -> I
     """`__g`: the accumulators of the groups in `__f`, from the rows of the body."""
     groups = [engine.name(group.name) for group in stage.group]
     body, number = f"body_new{again.number}", again.number
-    yield f"{body} AS (\n{all_rows(again.rows, engine)}\n)"
+    only = [
+        {each.alias: f"SEMI JOIN __f{number} ON {each.needed(f'__f{number}', engine)}"} if each is not None else {}
+        for each in bounds_of(stage, again)
+    ]
+    yield f"{body} AS (\n{all_rows(again.rows, engine, only=only)}\n)"
     yield f"""__b{number} AS (
   SELECT
     {columns(evaluated(replace(stage, aggregates=again.calls), engine, "CAST(1 AS BIGINT)"))}

@@ -21,7 +21,7 @@ An input's old version is Delta's `VERSION AS OF`: a join keeps no state of its 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from sqlglot import exp
@@ -42,12 +42,14 @@ class Term:
 
     Attributes:
         itself: the relation that stands for a recursion's own rows.
+        only: {alias: the semi join by which rows of that input are left out that nobody needs}.
     """
 
     sides: Mapping[str, Side]
     weight: str
     touched_by: str | None = None
     itself: str = ITSELF
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 def ctes(stage: Stage, engine: Engine, changed: Collection[str] | None, *, rows: Body = ()) -> list[str]:
@@ -84,9 +86,19 @@ def changes(body: Body, engine: Engine, changed: Collection[str] | None, *, itse
     return "\n  UNION ALL\n".join(selects)
 
 
-def all_rows(body: Body, engine: Engine, side: Literal["new", "old"] = "new") -> str:
-    """All rows of a body: its columns."""
-    selects = [_select(core, [Term(_all(core, side), "")], None, engine) for core in body]
+def all_rows(
+    body: Body, engine: Engine, side: Literal["new", "old"] = "new", only: Sequence[Mapping[str, str]] = ()
+) -> str:
+    """All rows of a body: its columns.
+
+    Args:
+        only: of each core, as of `Term`.
+    """
+    left = only or [{} for _ in body]
+    selects = [
+        _select(core, [Term(_all(core, side), "", only=each)], None, engine)
+        for core, each in zip(body, left, strict=True)
+    ]
     return "\n  UNION ALL\n".join(selects)
 
 
@@ -217,7 +229,7 @@ def _mark(term: Term, step: int | None) -> list[str]:
 
 
 def _source(core: Core, term: Term) -> FromClause:
-    return FromClause(core, term.sides, term.touched_by, term.itself)
+    return FromClause(core, term.sides, term.touched_by, term.itself, term.only)
 
 
 # The FROM clause of a core: relations joined from left to right, each read from one side of the epoch.
@@ -245,12 +257,14 @@ class FromClause:
         sides: by alias, the relation that an input is read from.
         touched_by: alias of the input whose changes restrict the rows; None for no restriction.
         itself: the relation that stands for a recursion's own rows.
+        only: as of `Term`.
     """
 
     core: Core
     sides: Mapping[str, Side]
     touched_by: str | None = None
     itself: str = ITSELF
+    only: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -276,6 +290,8 @@ def from_text(source: FromClause, engine: Engine) -> str:
     for place, each in enumerate(inputs):
         relation = _relation(source, each, engine)
         alias = engine.name(each.alias)
+        if each.alias in source.only:
+            relation = f"(SELECT {alias}.* FROM {relation} AS {alias} {source.only[each.alias]})"
         if restriction is not None and restriction.at == place:
             lines.append(restriction.prefix)
             if restriction.right is not None:

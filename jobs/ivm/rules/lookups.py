@@ -29,7 +29,8 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
-from strandline.jobs.ivm.rules.aggregate import chosen, computed_again, groups_computed_again
+from strandline.jobs.ivm.rules.aggregate import chosen, groups_computed_again
+from strandline.jobs.ivm.rules.computed_again import Bounds, bounds_of, computed_again
 from strandline.jobs.ivm.rules.delta_join import ctes, equalities, terms
 from strandline.jobs.ivm.rules.stored import typed, value_of
 from strandline.jobs.model.stage import (
@@ -65,7 +66,7 @@ class Lookup:
         relation: as the rule's text names it, unquoted.
         columns: the key's, as they are stored: `__state.<field>` for one that is not visible.
         keys: a SELECT of the keys, a column `k0`, `k1`, … for each of these, over relations of the rule and over the
-            keys of earlier look-ups, `__keys<number>`.
+            keys of earlier look-ups, `__keys<number>`. Further columns are what bounds the rows that are of use.
         after: the numbers of the look-ups whose keys it reads.
     """
 
@@ -160,27 +161,25 @@ def _touched(stage: Stage, engine: Engine) -> tuple[list[str], list[str], str]:
 
 def _rows_again(plan: Plan, stage: Stage, engine: Engine, changed: Collection[str]) -> None:
     """The rows of the inputs that make up the groups, or parts, which are computed again from all their rows."""
-    for body, parts, again in _computed_again(stage, engine, changed):
-        for core in body:
+    for body, parts, again, bounds in _computed_again(stage, engine, changed):
+        for core, bound in zip(body, bounds, strict=True):
             walk = _Walk(plan, core, {each.alias: f"new_{each.alias}" for each in core.inputs}, engine)
             if parts:
-                walk.from_parts(parts, again)
+                walk.from_parts(parts, again, bound)
             else:
                 walk.scan_rest((), "all rows are computed again")
 
 
 def _computed_again(
     stage: Stage, engine: Engine, changed: Collection[str]
-) -> Iterator[tuple[Body, Sequence[Output], str]]:
-    """Rows that are read again, the columns of groups or parts, and a SELECT of those that are computed again."""
+) -> Iterator[tuple[Body, Sequence[Output], str, tuple[Bounds | None, ...]]]:
+    """Rows that are read again, the columns of groups or parts, a SELECT of those that are computed again, and the
+    bounds of each core's rows."""
     match stage:
         case AggregateStage() if stage.session is None:
             for again in computed_again(stage):
-                yield (
-                    again.rows,
-                    stage.group,
-                    groups_computed_again(stage, again, engine, changed) if stage.group else "",
-                )
+                keys = groups_computed_again(stage, again, engine, changed) if stage.group else ""
+                yield again.rows, stage.group, keys, bounds_of(stage, again)
             return
         case AggregateStage():
             parts, rows = stage.group, chosen(stage, engine)
@@ -190,7 +189,8 @@ def _computed_again(
             return
     delta = ", ".join(ctes(stage, engine, changed))
     values = ", ".join(typed(part, engine) for part in parts) or "TRUE AS __any"
-    yield body_of(stage), parts, f"WITH {delta}\nSELECT DISTINCT {values} FROM delta{rows}"
+    touched = f"WITH {delta}\nSELECT DISTINCT {values} FROM delta{rows}"
+    yield body_of(stage), parts, touched, (None,) * len(body_of(stage))
 
 
 @dataclass(frozen=True)
@@ -258,11 +258,12 @@ class _Walk:
                 self.plan.scanned.setdefault(self.names[each.alias], "no equality of columns finds them")
         return {first.alias, second.alias}
 
-    def from_parts(self, parts: Sequence[Output], again: str) -> None:
+    def from_parts(self, parts: Sequence[Output], again: str, bounds: Bounds | None) -> None:
         """From the values of groups or parts: of the columns of one input.
 
         Args:
             again: a SELECT of these values.
+            bounds: leave out rows of that input.
         """
         columns = {column.name: column.expression for column in self.core.columns}
         padded = any(each.join in _PADDING for each in self.core.inputs)
@@ -276,8 +277,10 @@ class _Walk:
             nullable = each.join != "inner"
             if found and not nullable and not padded:
                 values = ", ".join(f"{self.engine.name(part)} AS k{place}" for place, (part, _) in enumerate(found))
+                if bounds is not None:
+                    values = ", ".join([values, *bounds.columns(self.engine)])
                 keys = f"SELECT DISTINCT {values} FROM (\n{again}\n) AS __again"
-                self._found(each, [name for _, name in found], keys, (), null_too=True)
+                self._found(each, [name for _, name in found], keys, (), null_too=True, bounds=bounds)
                 self._go_on({each.alias})
                 return
         self.scan_rest(set(), "its groups are no columns of one input")
@@ -345,7 +348,14 @@ class _Walk:
         )
 
     def _found(
-        self, each: Input, names: Sequence[str], keys: str, after: tuple[int, ...], *, null_too: bool = False
+        self,
+        each: Input,
+        names: Sequence[str],
+        keys: str,
+        after: tuple[int, ...],
+        *,
+        null_too: bool = False,
+        bounds: Bounds | None = None,
     ) -> None:
         paths = tuple(path for path in (_stored(each.relation, name) for name in names) if path is not None)
         number = self.plan.add(Lookup(self.names[each.alias], paths, keys, after))
@@ -353,6 +363,8 @@ class _Walk:
         same = " AND ".join(
             f"{alias}.{self.engine.name(name)} {word} __keys{number}.k{place}" for place, name in enumerate(names)
         )
+        if bounds is not None:
+            same = f"{same} AND {bounds.may_decide(f'__keys{number}', self.engine)}"
         relation = self.engine.name(self.names[each.alias])
         rows = f"(SELECT {alias}.* FROM {relation} AS {alias} SEMI JOIN __keys{number} ON {same}) AS {alias}"
         self.known[each.alias] = rows, (*after, number)

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.jobs.engines.engine import Dialect, Engine, engine_of
-from strandline.jobs.ivm.rules.aggregate import combined, computed_again, folds
+from strandline.jobs.ivm.rules.aggregate import combined, folds
+from strandline.jobs.ivm.rules.computed_again import computed_again
 from strandline.jobs.ivm.rules.delta_join import all_rows, changes, is_linear
 from strandline.jobs.ivm.rules.maintenance import late_rows, maintenance
 from strandline.jobs.ivm.rules.stored import STEP, value_of

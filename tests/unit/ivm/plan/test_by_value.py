@@ -17,7 +17,7 @@ from strandline.jobs.functions.aggregates import of_values
 from strandline.jobs.functions.aggregates.of_values import LEVEL
 from strandline.jobs.ivm.plan.plan import plan
 from strandline.jobs.ivm.refresh.guarded_stage import guarded
-from strandline.jobs.ivm.rules.aggregate import recomputed
+from strandline.jobs.ivm.rules.computed_again import recomputed
 from strandline.jobs.ivm.rules.maintenance import looks_back
 from strandline.jobs.ivm.rules.stored import form_of, reads_values
 from strandline.jobs.model.definitions import View, same
