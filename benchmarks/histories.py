@@ -33,6 +33,7 @@ from strandline.state_store.delta.commit import RowChanges
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.entry import CHECKSUM
 from strandline.state_store.delta.log import commit_file, newest_version
+from strandline.state_store.delta.merging import BackgroundMerges
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.digest import Digest
 from strandline.state_store.duckdb.engine import DuckDBEngine
@@ -89,6 +90,8 @@ class History:
     interpreter: Interpreter
     visits: int = 0
     commits: int = 0
+    merges: BackgroundMerges | None = None
+    """Those of the process that refreshes it, as a run's intake has them."""
 
     @classmethod
     def begin(cls, root: Path, views: str, keys: int) -> History:
@@ -111,7 +114,7 @@ class History:
         Args:
             topic: of which the commit records the offsets; without it, it records none.
         """
-        table = StoredTable(self.lake.table(log.name), spec_of_input(log))
+        table = StoredTable(self.lake.table(log.name), spec_of_input(log), merges=self.merges)
         head = table.ensure(CommitRecord(epoch=0, writer=f"{PIPELINE}/1"))
         first, count = head.record.rows, events.num_rows
         at = pa.array(np.arange(first, first + count))
@@ -232,6 +235,8 @@ def engines(name: str) -> Iterator[Engines]:
     settings = load_settings()
     with (
         spark_session(settings.spark, name) as spark,
-        DuckDBEngine(*settings.kernel_size, arrangements_in(*settings.arrangements_space)) as duckdb_engine,
+        DuckDBEngine(
+            *settings.kernel_size, arrangements_in(*settings.arrangements_space), BackgroundMerges()
+        ) as duckdb_engine,
     ):
         yield Engines(spark, SparkSessions(lambda: spark), duckdb_engine)

@@ -64,6 +64,7 @@ def _measured(both: Engines, workload: Workload, engine: str, epochs: int, folde
 def run(both: Engines, workload: Workload, where: Where, epochs: int, folder: Path) -> Measured:
     """One workload by one of our engines, in a lake of its own."""
     history = History.over(folder / f"{workload.name}-{where}", workload.statements)
+    history.merges = both.duckdb_engine.kept.merges if where == "kernel" else None
     levels = history.levels()
     measured = Measured()
     for number, changes in enumerate(workload.epochs(), 1):

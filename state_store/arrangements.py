@@ -22,6 +22,7 @@ import struct
 import tempfile
 import time
 from collections import Counter, OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,7 @@ class Arrangements:
         fewest_rows: of a file that is arranged.
         patience: reads of a file before it is arranged.
         largest_share: of a file's rows that are looked up; more are scanned for.
+        beside: make them in a thread, and scan until they are made; otherwise whoever asks waits.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class Arrangements:
         fewest_rows: int = FEWEST_ROWS,
         patience: int = PATIENCE,
         largest_share: float = LARGEST_SHARE,
+        beside: bool = False,
     ) -> None:
         self.folder = folder
         self.fewest_rows = fewest_rows
@@ -181,6 +184,7 @@ class Arrangements:
         self._patience = patience
         self._lock = Lock()
         self._making = Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="strandline-arrange") if beside else None
         self._opened: OrderedDict[str, _Opened] = OrderedDict()
         self._asked: Counter[str] = Counter()
         self._unstored: set[str] = set()
@@ -276,12 +280,25 @@ class Arrangements:
         # One at a time: the disk is one. Who comes meanwhile scans.
         if not self._making.acquire(blocking=False):
             return None
+        if self._thread is None:
+            return self._kept(file, columns) if self._make(file, columns) else None
+        self._thread.submit(self._make, file, columns)
+        return None
+
+    def _make(self, file: DataFile, columns: Sequence[str]) -> bool:
+        """Store an arrangement; False where there is no room for it, or it failed."""
         try:
-            if not self._stored(file, columns):
-                return None
-            return self._kept(file, columns)
+            return self._stored(file, columns)
+        except (OSError, pa.ArrowException) as error:
+            self._give_up(file.entry(columns), f"'{file.name}' of {file.table} is scanned: {error}")
+            return False
         finally:
             self._making.release()
+
+    def close(self) -> None:
+        """Wait for the one that is being made."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _stored(self, file: DataFile, columns: Sequence[str]) -> bool:
         """Store what is missing of an arrangement; False where there is no room for it."""
@@ -343,7 +360,7 @@ def arrangements_in(folder: Path | None, most_bytes: int) -> Arrangements | None
         folder: default: one of this user's on the machine's disk for temporary files.
     """
     own = folder or Path(tempfile.gettempdir()) / f"strandline-arrangements-{os.getuid()}"
-    return Arrangements(own, most_bytes) if most_bytes else None
+    return Arrangements(own, most_bytes, beside=True) if most_bytes else None
 
 
 def own_folder(folder: Path) -> None:

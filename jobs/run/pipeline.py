@@ -182,6 +182,7 @@ def drain(
         published = publishing(settings, stream.definitions, _logged, drained=True)
         with published as unpublished, _heartbeat(stream, "drain", began, watching), _typed_errors():
             stream.drain(stop, in_driver=in_driver)
+            stream.end(soon=stop is not None and stop.is_set())
         stream.failures |= unpublished
         return _finish(stream, began)
 
@@ -205,6 +206,7 @@ def follow(
         published = publishing(settings, stream.definitions, _logged, drained=False)
         with published, _heartbeat(stream, "continuous", began, watching), _typed_errors():
             stream.follow(stop)
+            stream.end(soon=True)
         return _finish(stream, began)
 
 
@@ -364,9 +366,11 @@ def duckdb_engine_for(settings: Settings, *, intake: bool = False) -> Iterator[D
         yield None
         return
     from strandline.state_store.arrangements import arrangements_in
+    from strandline.state_store.delta.merging import BackgroundMerges
     from strandline.state_store.duckdb.engine import DuckDBEngine
 
-    with DuckDBEngine(*settings.kernel_size, arrangements_in(*settings.arrangements_space)) as duckdb_engine:
+    made = arrangements_in(*settings.arrangements_space)
+    with DuckDBEngine(*settings.kernel_size, made, BackgroundMerges()) as duckdb_engine:
         yield duckdb_engine
 
 

@@ -322,6 +322,17 @@ class PipelineStream:
             if query is not None:
                 query.stop()
 
+    def end(self, *, soon: bool = False) -> None:
+        """Commit the merges that are written beside the epochs: no further epoch will. Raises LockLost.
+
+        Args:
+            soon: wait for no merge that is not begun.
+        """
+        engine = self.context.duckdb_engine
+        if engine is not None and engine.kept.merges is not None:
+            self.lock.check()
+            engine.kept.merges.finish(begun=soon)
+
     def _is_due(self) -> bool:
         return self._deferrals is not None and self._deferrals.are_due(time.monotonic())
 

@@ -35,7 +35,7 @@ from strandline.state_store.tablespec import CHECKPOINT_INTERVAL, RECOVERY_HORIZ
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyroaring import BitMap64
 
@@ -83,10 +83,12 @@ class Merged:
 
     Attributes:
         replaced: the others, as the log calls them.
+        deleted: {new file, relative to the table: rows of it that the others no longer have}.
     """
 
     staged: Staged
     replaced: Sequence[str]
+    deleted: Mapping[str, BitMap64] = field(default_factory=dict)
 
 
 def commit(
@@ -152,7 +154,7 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
     """
     with Files(merged.staged) as files:
         made = record.identified(before.table_id)
-        added = [{"add": {**action["add"], "dataChange": False}} for action in merged.staged.flushed()]
+        added = [{"add": {**body, "dataChange": False}} for body in _added(path, merged, files)]
         removed = [{"remove": {**removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
         actions, stated = _stating(path, before, [log.commit_info("OPTIMIZE", made), *added, *removed])
         sync_folder(path)
@@ -160,6 +162,19 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
         failpoint("before-log-entry")
     enter(path, head, actions, made, files)
     return Head(head.version + 1, made, stated)
+
+
+def _added(path: LakePath, merged: Merged, files: Files) -> Iterator[Mapping[str, Any]]:
+    """What adds the new files, without the rows of them that went; not those that are left without rows."""
+    bodies = {unquote(action["add"]["path"]): action["add"] for action in merged.staged.flushed()}
+    vectors = {name: gone for name, gone in merged.deleted.items() if len(gone) < row_count(bodies[name])}
+    written = write_vectors(path, vectors) if vectors else None
+    files.vectors = written.path if written else None
+    for name, body in bodies.items():
+        if written is not None and name in vectors:
+            yield {**body, "deletionVector": written.descriptors[name], "stats": loosened(body["stats"])}
+        elif name not in merged.deleted:
+            yield body
 
 
 def commit_without_files(path: LakePath, head: Head, before: Snapshot, actions: Sequence[Action]) -> Head:

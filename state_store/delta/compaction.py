@@ -1,42 +1,48 @@
 """Compaction: write the live rows of many files into few, as one commit that changes no row.
 
     plan ──> for each merge: files ──row groups, without deleted rows──> sorted by key ──> one staged file ──┐
-                                                              entry: adds and removes, `dataChange` false <──┘
+                    rows that went meanwhile: a vector of it; entry: adds and removes, `dataChange` false <──┘
 
 The commit carries the head's record on, with the mode `compact` and a nonce of its own, in the same epoch: vector,
 offsets and digest are what they were. A reader of changes finds nothing in it, a vector that names a version before it
 stays true. An epoch that was planned before it, with positions in a file that it replaced, is refused
 (`commit.commit`): a file that left a table never comes back under its name.
+
+The new files may be written while epochs go on: where each row stood is kept until the commit, so that the rows which
+these epochs deleted are deleted in the new files too (`delta.merging`).
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
+import numpy as np
+from pyroaring import BitMap64
 
 from strandline.state_store.delta import log
-from strandline.state_store.delta.commit import Merged, commit_merged
+from strandline.state_store.delta.commit import Merged, commit_merged, conflict
 from strandline.state_store.delta.data_files import data_of, stage_files, stated_checksum
-from strandline.state_store.delta.deletion_vectors import deleted_positions
+from strandline.state_store.delta.deletion_vectors import deleted_positions, deleted_rows
 from strandline.state_store.delta.rows import without
-from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.delta.statistics import row_count, tagged_digest
 from strandline.state_store.digest import Digest
-from strandline.state_store.errors import CommitConflict, CorruptState, StoreError
+from strandline.state_store.errors import CorruptState
 from strandline.state_store.failpoints import failpoint
 from strandline.state_store.layout import table_at
+from strandline.state_store.paths import within
 from strandline.state_store.tablespec import STATE, arrow_schema
 from strandline.state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
     from strandline.state_store.commits import Head
     from strandline.state_store.delta.data_files import Staged
-    from strandline.state_store.delta.snapshot import Snapshot, Snapshots
+    from strandline.state_store.delta.snapshot import Snapshot
     from strandline.state_store.paths import LakePath
     from strandline.state_store.tablespec import TableSpec
 
@@ -212,31 +218,118 @@ _EVENT_ORDER: Final = ("_partition", "_offset")
 """The columns that give an event log its order."""
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the rows of a new file stood, in its order.
+
+    Attributes:
+        files: the numbers of their files in the merge.
+        positions: in these files.
+    """
+
+    files: NDArray[np.uint32]
+    positions: NDArray[np.uint32]
+
+    def of(self, number: int, gone: BitMap64) -> NDArray[np.uint64]:
+        """The rows of the new file that stood at these positions of a file."""
+        rows = np.flatnonzero(self.files == number)
+        return rows[np.isin(self.positions[rows], np.array(gone.to_array(), np.uint32))].astype(np.uint64)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The new files of a plan, which no commit names yet.
+
+    Attributes:
+        snapshot: of the plan's version.
+        places: of the rows of each new file.
+    """
+
+    snapshot: Snapshot
+    plan: CompactionPlan
+    staged: Staged
+    places: tuple[Places, ...]
+
+
 def compact(path: LakePath, spec: TableSpec, head: Head, snapshot: Snapshot, plan: CompactionPlan) -> Head:
     """Carry out a plan, which must have merges, in one commit.
 
     Args:
         head, snapshot: of the version that the plan was made for.
 
+    Raises: as `rewrite` and `commit_rewritten`.
+    """
+    return commit_rewritten(path, head, snapshot, rewrite(path, spec, snapshot, plan, head.record.epoch))
+
+
+def rewrite(path: LakePath, spec: TableSpec, snapshot: Snapshot, plan: CompactionPlan, epoch: int) -> Rewritten:
+    """Write the new files of a plan, and flush them.
+
+    Args:
+        epoch: of the table.
+
     Raises:
-        CommitConflict: another writer has committed since. Nothing is left of this compaction.
         VersionGone: a file or a deletion vector is gone.
         CorruptState: a file has not the rows that the log says it has.
         OSError, pyarrow.ArrowException: a file does not read back, or the disk is full.
     """
     schema = arrow_schema(snapshot.metadata["schemaString"])
+    places: list[Places] = []
     staged = stage_files(
-        (_rows(path, spec, snapshot, merge, schema) for merge in plan.merges),
+        (_rows(path, spec, snapshot, merge, schema, places) for merge in plan.merges),
         schema,
         path,
-        head.record.epoch,
+        epoch,
         spec.indexed,
-    )
-    staged = _tagged(staged, snapshot, plan)
+    ).flush()
     failpoint("after-compaction-staged")
-    record = replace(head.record, mode="compact", reason=plan.reason, inserted=0, deleted=0)
-    replaced = [name for merge in plan.merges for name in merge.files]
-    return commit_merged(path, head, snapshot, record, Merged(staged, replaced))
+    return Rewritten(snapshot, plan, staged, tuple(places))
+
+
+def commit_rewritten(path: LakePath, head: Head, now: Snapshot, made: Rewritten) -> Head:
+    """Put the new files in the place of those that they are made of, in one commit.
+
+    Args:
+        now: the snapshot of `head`. Rows that it has no more are deleted in the new files.
+
+    Raises:
+        CommitConflict: another writer has committed since, or the files were replaced meanwhile. Nothing is left of
+            the new ones.
+        VersionGone, CorruptState: a deletion vector is gone, or broken.
+    """
+    try:
+        if now.schema_json != made.snapshot.schema_json or now.table_id != made.snapshot.table_id:
+            raise conflict(path, made.snapshot.version)
+        deleted = {
+            within(file, path): gone
+            for file, merge, places in zip(made.staged.files, made.plan.merges, made.places, strict=True)
+            if (gone := _deleted_since(path, made.snapshot, now, merge, places))
+        }
+    except BaseException:
+        made.staged.discard()
+        raise
+    record = replace(head.record, mode="compact", reason=made.plan.reason, inserted=0, deleted=0)
+    replaced = [name for merge in made.plan.merges for name in merge.files]
+    return commit_merged(path, head, now, record, Merged(_tagged(made.staged, now, made.plan), replaced, deleted))
+
+
+def _deleted_since(path: LakePath, then: Snapshot, now: Snapshot, merge: Merge, places: Places) -> BitMap64:
+    """The rows of a new file that were deleted in the files which it is made of, since it was made."""
+    found = BitMap64()
+    for number, name in enumerate(merge.files):
+        if name not in now.files:
+            raise conflict(path, then.version)
+        before, after = (_gone(path, each.files[name]) for each in (then, now))
+        if before - after:
+            raise conflict(path, then.version)
+        if newly := after - before:
+            found |= BitMap64(places.of(number, newly))
+    return found
+
+
+def _gone(path: LakePath, body: Mapping[str, Any]) -> BitMap64:
+    vector = body.get("deletionVector")
+    return BitMap64() if vector is None else deleted_rows(path, vector)
 
 
 def _tagged(staged: Staged, snapshot: Snapshot, plan: CompactionPlan) -> Staged:
@@ -248,36 +341,44 @@ def _tagged(staged: Staged, snapshot: Snapshot, plan: CompactionPlan) -> Staged:
     return staged.tagged(digests, snapshot.schema_json) if len(digests) == len(plan.merges) else staged
 
 
-def _rows(path: LakePath, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of one new file, in row groups.
+def _rows(
+    path: LakePath, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema: pa.Schema, places: list[Places]
+) -> Iterator[pa.Table]:
+    """The rows of one new file, in row groups; where they stood is added to `places`.
 
     One file alone keeps its order, and is never in memory as a whole, however large it is.
     """
     import pyarrow as pa
 
-    found = 0
     order = _order(spec, schema) if len(merge.files) > 1 else []
     parts: list[pa.RecordBatch] = []
-    for batch in _live(path, snapshot, merge.files, schema):
-        found += batch.num_rows
+    stood = [(np.empty(0, np.uint32), np.empty(0, np.uint32))]
+    for batch, number, positions in _live(path, snapshot, merge.files, schema):
         parts.append(batch)
+        stood.append((np.full(len(positions), number, np.uint32), positions))
         if not order and sum(each.num_rows for each in parts) >= _ROW_GROUP:
             yield pa.Table.from_batches(parts, schema)
             parts = []
-    if found != merge.rows:
+    files, places_of = (np.concatenate(each) for each in zip(*stood, strict=True))
+    if len(files) != merge.rows:
         raise CorruptState(
-            sentence("files of '{}' have {} rows, not {} as its log says", table_at(path), found, merge.rows),
+            sentence("files of '{}' have {} rows, not {} as its log says", table_at(path), len(files), merge.rows),
             where=str(path),
         )
-    if parts:
-        rows = pa.Table.from_batches(parts, schema)
-        rows = _sorted(rows, order) if order else rows
-        yield from (rows.slice(first, _ROW_GROUP) for first in range(0, rows.num_rows, _ROW_GROUP))
+    rows = pa.Table.from_batches(parts, schema)
+    if order and parts:
+        sorting = _sorting(rows, order)
+        rows, files, places_of = rows.take(sorting), files[sorting], places_of[sorting]
+    places.append(Places(files, places_of))
+    yield from (rows.slice(first, _ROW_GROUP) for first in range(0, rows.num_rows, _ROW_GROUP))
 
 
-def _live(path: LakePath, snapshot: Snapshot, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows that are not deleted, file by file, in the order they have there."""
-    for name in names:
+def _live(
+    path: LakePath, snapshot: Snapshot, names: Sequence[str], schema: pa.Schema
+) -> Iterator[tuple[pa.RecordBatch, int, NDArray[np.uint32]]]:
+    """The rows that are not deleted, file by file, in the order they have there: with the file's number, and their
+    positions in it."""
+    for number, name in enumerate(names):
         body, first = snapshot.files[name], 0
         # A broken file must not come out whole: with a new checksum nobody would ever know.
         fragment = data_of(path, log.inside(path, name), stated_checksum(body))
@@ -285,9 +386,11 @@ def _live(path: LakePath, snapshot: Snapshot, names: Sequence[str], schema: pa.S
         # A few row groups in memory; a column newer than the file is NULL.
         for batch in fragment.to_batches(schema, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1):
             live = without(batch, gone, first)
+            within_batch = gone[slice(*np.searchsorted(gone, (first, first + batch.num_rows)))] - first
+            positions = np.delete(np.arange(first, first + batch.num_rows, dtype=np.uint32), within_batch)
             first += batch.num_rows
             if live.num_rows:
-                yield live
+                yield live, number, positions
 
 
 def _order(spec: TableSpec, schema: pa.Schema) -> list[str]:
@@ -300,12 +403,16 @@ def _order(spec: TableSpec, schema: pa.Schema) -> list[str]:
     return [name for name in spec.key if not pa.types.is_nested(_column(schema.empty_table(), name).type)]
 
 
-def _sorted(rows: pa.Table, order: Sequence[str]) -> pa.Table:
+def _sorting(rows: pa.Table, order: Sequence[str]) -> NDArray[np.uint64]:
+    """The numbers of the rows in that order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     keys = pa.table([_column(rows, name) for name in order], names=[str(place) for place in range(len(order))])
-    return rows.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
+    sorting: NDArray[np.uint64] = pc.sort_indices(
+        keys, sort_keys=[(name, "ascending") for name in keys.column_names]
+    ).to_numpy()
+    return sorting
 
 
 def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
@@ -313,39 +420,3 @@ def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
     head, _, inner = name.partition(".")
     return pc.struct_field(rows[STATE], inner) if inner and head == STATE else rows[name]
-
-
-# Compaction by the writer: now and then after an epoch's commit, never instead of it.
-
-_log = logging.getLogger("strandline.store")
-
-EVERY: Final = 16
-"""Versions between two looks. Planning opens the table, some milliseconds; shared by so many commits it is nothing, and
-in between a table grows by 16 files at most. Tables whose epochs go together look in different ones."""
-
-
-def maintain_files(path: LakePath, spec: TableSpec, head: Head, snapshots: Snapshots | None = None) -> Head | None:
-    """Compact the table if its files call for it: the head of the compaction, None when there was none.
-
-    To be called after each commit, by the process that made it. A failure is logged and nothing else: the table is as
-    it was, and the next look is 16 versions away.
-
-    Args:
-        snapshots: those that the process keeps; without them the table is opened anew.
-    """
-    if not log.has_turn(path, head.version, EVERY):
-        return None
-    try:
-        snapshot = (read_snapshot if snapshots is None else snapshots.at)(path, head.version)
-        plan = plan_compaction(snapshot)
-        if not plan.merges:
-            return None
-        made = compact(path, spec, head, snapshot, plan)
-    except CommitConflict as error:
-        _log.info("no compaction of '%s': %s", path.name, error.message)
-        return None
-    except (OSError, StoreError, pa.ArrowException, ValueError) as error:
-        _log.warning("no compaction of '%s' at version %d: %s", path.name, head.version, error)
-        return None
-    _log.debug("compacted '%s': %s", path.name, plan)
-    return made

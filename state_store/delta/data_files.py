@@ -170,6 +170,12 @@ class Staged:
         """List the data files in the folder."""
         return files_in(self.folder, ".parquet") if self.names is None else [self.folder / name for name in self.names]
 
+    def flush(self) -> Staged:
+        """Flush the files to disk now; with what an entry says of them."""
+        with disk_errors(self.folder):
+            written = {file.name: self.written.get(file.name) or _flushed(file) for file in self.files}
+        return replace(self, written=written)
+
     def flushed(self, *, also_empty: bool = False) -> list[Action]:
         """Flush the files and their folder to disk; the actions that add them.
 
@@ -180,10 +186,8 @@ class Staged:
         """
         actions: list[Action] = []
         for file in self.files:
-            written = self.written.get(file.name) or _written(file)
+            written = self.written.get(file.name) or _flushed(file)
             if written.footer.num_rows or also_empty:
-                if file.name not in self.written:
-                    sync_file(file)
                 actions.append({"add": self._added(file, written)})
         if self.folder != self.table:
             sync_folder(self.folder)
@@ -406,6 +410,13 @@ def _written(file: LakePath) -> _Written:
         return _Written(len(data), now, f"{zlib.crc32(data):08x}", pq.read_metadata(io.BytesIO(data)))
     about = file.stat()
     return _Written(about.st_size, about.st_mtime_ns // 1_000_000, checksum(file), pq.read_metadata(file))
+
+
+def _flushed(file: LakePath) -> _Written:
+    written = _written(file)
+    if written.footer.num_rows:
+        sync_file(file)
+    return written
 
 
 def _pieces(opened: Any) -> Iterator[bytes]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import RowChanges, commit, create_table, new_table_id
-from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.entry import rebuild_hint
+from strandline.state_store.delta.merging import maintain_files
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import CorruptState, VectorMismatch, VersionGone
@@ -22,6 +22,7 @@ from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from strandline.state_store.delta.log import Commit
+    from strandline.state_store.delta.merging import BackgroundMerges
     from strandline.state_store.delta.snapshot import Snapshot, Snapshots
     from strandline.state_store.paths import LakePath
 
@@ -33,12 +34,20 @@ class StoredTable:
         path: its folder, `Lake.table(name)`.
         spec: its columns and key.
         snapshots: those that the process keeps; without them the table is opened anew each time.
+        merges: those of the process; without them its files are merged in line.
     """
 
-    def __init__(self, path: LakePath, spec: TableSpec, snapshots: Snapshots | None = None) -> None:
+    def __init__(
+        self,
+        path: LakePath,
+        spec: TableSpec,
+        snapshots: Snapshots | None = None,
+        merges: BackgroundMerges | None = None,
+    ) -> None:
         self.path = path
         self.spec = spec
         self._snapshots = snapshots
+        self._merges = merges
 
     def ensure(self, record: CommitRecord) -> Head:
         """Create the table, empty, at version 0 with `record`, unless it exists; returns its head."""
@@ -102,7 +111,7 @@ class StoredTable:
 
     def maintained(self, made: Head) -> Head:
         """The head after the epoch's commit, which is this one, and after the compaction that its files call for."""
-        compacted = maintain_files(self.path, self.spec, made, self._snapshots)
+        compacted = maintain_files(self.path, self.spec, made, self._snapshots, self._merges)
         if compacted is None:
             return made
         counts = replace(compacted.record, inserted=made.record.inserted, deleted=made.record.deleted)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from strandline.state_store.arrangements import Arrangements
+    from strandline.state_store.delta.merging import BackgroundMerges
     from strandline.state_store.paths import LakePath
 
 
@@ -67,10 +68,17 @@ class DuckDBEngine:
     Args:
         memory: the most that it may use, as DuckDB writes it (`2GB`).
         threads: that work on queries.
-        arrangements: those of this machine; without them every file is scanned.
+        arrangements: those of this machine; without them every file is scanned. Closed with it, as the next are.
+        merges: of the files that are written beside epochs; without them all are merged in line.
     """
 
-    def __init__(self, memory: str, threads: int, arrangements: Arrangements | None = None) -> None:
+    def __init__(
+        self,
+        memory: str,
+        threads: int,
+        arrangements: Arrangements | None = None,
+        merges: BackgroundMerges | None = None,
+    ) -> None:
         remove_left_behind(_ASIDE, _PREFIX)
         # DuckDB makes it when it first puts something aside.
         self._folder = _ASIDE / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -80,7 +88,7 @@ class DuckDBEngine:
         self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
         elementary.register(self._database)
         self._registering = Lock()
-        self.kept = Kept.nothing(self._folder / "copies", arrangements)
+        self.kept = Kept.nothing(self._folder / "copies", arrangements, merges)
         self.statements = Statements(self.cursor)
 
     def __enter__(self) -> DuckDBEngine:
@@ -90,7 +98,11 @@ class DuckDBEngine:
         self.close()
 
     def close(self) -> None:
-        """End the database and remove what it put aside."""
+        """End the database and remove what it put aside, and merges that are not committed."""
+        if self.kept.merges is not None:
+            self.kept.merges.close()
+        if self.kept.arrangements is not None:
+            self.kept.arrangements.close()
         self.statements.close()
         self._database.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -309,6 +321,7 @@ class Kept:
         snapshots: of the tables, which follow their logs.
         local: their data files on this machine's disk.
         arrangements: of these files; None: they are scanned.
+        merges: of these tables, beside their epochs; None: they are merged in line.
     """
 
     recent: RecentRows
@@ -317,13 +330,16 @@ class Kept:
     snapshots: Snapshots
     local: LocalFiles
     arrangements: Arrangements | None = None
+    merges: BackgroundMerges | None = None
 
     @classmethod
-    def nothing(cls, copies: Path, arrangements: Arrangements | None = None) -> Kept:
+    def nothing(
+        cls, copies: Path, arrangements: Arrangements | None = None, merges: BackgroundMerges | None = None
+    ) -> Kept:
         """Make empty caches.
 
         Args:
             copies: the folder for copies of data files, see `LocalFiles`.
         """
         files = RecentRows(most_names=_MOST_SMALL_FILES)
-        return cls(RecentRows(), files, RecentRows(), Snapshots(), LocalFiles(copies), arrangements)
+        return cls(RecentRows(), files, RecentRows(), Snapshots(), LocalFiles(copies), arrangements, merges)

@@ -57,7 +57,7 @@ class DuckDBTable(StoredTable):
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, kept: Kept, path: LakePath, spec: TableSpec, name: str
     ) -> None:
-        super().__init__(path, spec, kept.snapshots)
+        super().__init__(path, spec, kept.snapshots, kept.merges)
         self.connection = connection
         self._recent = kept.recent
         self._files = kept.files

@@ -7,7 +7,8 @@ from collections.abc import Callable, Container
 import pyarrow as pa
 
 from strandline.state_store.commits import CommitRecord, Head, TableVersion
-from strandline.state_store.delta import reader
+from strandline.state_store.delta import log, reader
+from strandline.state_store.delta.merging import EVERY
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
@@ -38,3 +39,8 @@ def head_of(table: ArrowTable) -> Head:
     head = reader.head(table.path)
     assert head is not None
     return head
+
+
+def turns(path: LakePath, first: int) -> int:
+    """The first version from that one on at which the writer looks."""
+    return next(version for version in range(first, first + EVERY) if log.has_turn(path, version, EVERY))

@@ -17,9 +17,9 @@ from pyroaring import BitMap64
 from strandline.state_store.commits import CommitRecord, Head
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.commit import RowChanges, commit
-from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.data_files import stage_rows
 from strandline.state_store.delta.deletion_vectors import deleted_rows
+from strandline.state_store.delta.merging import maintain_files
 from strandline.state_store.delta.snapshot import read_snapshot
 from strandline.state_store.digest import Digest, digest_of_table
 from strandline.state_store.paths import within

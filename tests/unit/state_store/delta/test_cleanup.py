@@ -12,9 +12,9 @@ import pytest
 
 from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.cleanup import DAY_MS, ORPHAN_DAYS, CleanupPlan, clean, plan_cleanup
-from strandline.state_store.delta.compaction import maintain_files
 from strandline.state_store.delta.data_files import stage_files, stage_rows
 from strandline.state_store.delta.entry import hinted_version
+from strandline.state_store.delta.merging import maintain_files
 from strandline.state_store.delta.rows import changes_of
 from strandline.state_store.errors import TableMissing, VersionGone
 from strandline.state_store.files import remove_file

@@ -20,22 +20,21 @@ from strandline.state_store.commits import Head
 from strandline.state_store.delta import compaction, log, reader
 from strandline.state_store.delta.commit import RowChanges, commit
 from strandline.state_store.delta.compaction import (
-    EVERY,
     FANOUT,
     FULL_BYTES,
     REWRITE_ROWS,
     CompactionPlan,
     compact,
-    maintain_files,
     plan_compaction,
 )
+from strandline.state_store.delta.merging import EVERY, maintain_files
 from strandline.state_store.delta.snapshot import Snapshot, read_snapshot
 from strandline.state_store.digest import digest_of_table
 from strandline.state_store.errors import CommitConflict, CorruptState
 from strandline.state_store.paths import LakePath
 from strandline.state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
-from tests.support.keyed_table import SCHEMA, SPEC, having, head_of, made, rows
+from tests.support.keyed_table import SCHEMA, SPEC, having, head_of, made, rows, turns
 from tests.support.lakes import below, delta_rs, overwrite
 from tests.support.warm_process import exit_code
 
@@ -219,11 +218,6 @@ def test_a_broken_file_is_not_merged(folder: LakePath) -> None:
     with pytest.raises(CorruptState, match="fails its checksum"):
         compacted(table)
     assert below(table.path) == files
-
-
-def turns(path: LakePath, first: int) -> int:
-    """The first version from that one on at which the writer looks."""
-    return next(version for version in range(first, first + EVERY) if log.has_turn(path, version, EVERY))
 
 
 def test_the_writer_looks_every_so_many_versions_and_goes_on_when_it_fails(

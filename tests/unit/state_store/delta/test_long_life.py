@@ -17,8 +17,9 @@ from strandline.state_store.delta import log, reader
 from strandline.state_store.delta.checkpoint import removed_actions
 from strandline.state_store.delta.cleanup import DAY_MS, clean, plan_cleanup
 from strandline.state_store.delta.commit import make_checkpoint
-from strandline.state_store.delta.compaction import EVERY, FANOUT, compact, plan_compaction
+from strandline.state_store.delta.compaction import FANOUT, compact, plan_compaction
 from strandline.state_store.delta.entry import Action
+from strandline.state_store.delta.merging import EVERY
 from strandline.state_store.delta.snapshot import read_snapshot
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import AT_LENGTH, examples
