@@ -93,6 +93,9 @@ def may_hold(action: Mapping[str, Any], predicate: Predicate) -> bool:
     return True
 
 
+_ENDS: Final = ("minValues", "maxValues")
+
+
 @lru_cache(maxsize=1 << 12)
 def without_nulls(stats: str) -> frozenset[str]:
     """The columns that have no NULL in a file, by the `stats` of its action: `__state.<field>` for a field of that
@@ -104,6 +107,26 @@ def without_nulls(stats: str) -> frozenset[str]:
         return frozenset(name for name, count in (plain | fields).items() if count == 0)
     except (ValueError, TypeError, AttributeError):
         return frozenset()
+
+
+@lru_cache(maxsize=1 << 12)
+def whole_bounds(stats: str, column: str) -> tuple[int, int] | None:
+    """The smallest and largest whole number that a column has in a file, by the `stats` of its action.
+
+    Args:
+        column: `__state.<field>` for a field of that struct.
+
+    Returns:
+        None where they do not say, or the values are no whole numbers. A row may have NULL beside them.
+    """
+    head, _, field = column.partition(".")
+    try:
+        said = json.loads(stats)
+        found = [said[end][head][field] if head == STATE and field else said[end][column] for end in _ENDS]
+    except (ValueError, TypeError, KeyError):
+        return None
+    first, last = found
+    return (first, last) if type(first) is int and type(last) is int else None
 
 
 def unbounded(body: Mapping[str, Any]) -> dict[str, Any]:

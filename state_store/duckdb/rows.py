@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from strandline.state_store.arrangements import DataFile, column_at, distinct, sorted_hashes
+from strandline.state_store.arrangements import DataFile, column_at, distinct, hashes_of
 from strandline.state_store.delta import rows
 from strandline.state_store.delta.data_files import data_of, stated_checksum
 from strandline.state_store.delta.deletion_vectors import deleted_positions, deleted_rows
 from strandline.state_store.delta.log import inside
-from strandline.state_store.delta.statistics import row_count, without_nulls
+from strandline.state_store.delta.statistics import row_count, whole_bounds, without_nulls
 from strandline.state_store.duckdb.engine import literal
 from strandline.state_store.duckdb.statements import MOST_BYTES, MOST_ROWS
 from strandline.state_store.errors import CorruptState
@@ -100,6 +100,43 @@ class Keys:
 
     columns: tuple[str, ...]
     values: pa.Table
+
+
+@dataclass(frozen=True)
+class _Hashed:
+    """Keys by their hashes.
+
+    Attributes:
+        hashes: ascending, each once.
+        each: of each key, in their order.
+        numbers: the columns of whole numbers without NULL, in that order too.
+    """
+
+    columns: tuple[str, ...]
+    hashes: NDArray[np.uint64]
+    each: NDArray[np.uint64]
+    numbers: tuple[tuple[str, NDArray[np.int64]], ...]
+
+    @classmethod
+    def of(cls, keys: Keys) -> _Hashed:
+        """Hash them."""
+        each = hashes_of(keys.values)
+        numbers = [
+            (name, column.to_numpy().astype(np.int64))
+            for name, column in zip(keys.columns, keys.values.columns, strict=True)
+            if pa.types.is_integer(column.type) and not column.null_count
+        ]
+        return cls(keys.columns, distinct([each]) if len(each) else each, each, tuple(numbers))
+
+    def within(self, stats: str) -> NDArray[np.uint64]:
+        """The hashes of the keys that a file can have by the bounds of its columns: where keys grow with time, an epoch
+        brings many that no older file has."""
+        kept = np.ones(len(self.each), np.bool_)
+        for name, values in self.numbers:
+            bounds = whole_bounds(stats, name)
+            if bounds is not None:
+                kept &= (values >= bounds[0]) & (values <= bounds[1])
+        return self.hashes if kept.all() else distinct([self.each[kept]])
 
 
 @dataclass(frozen=True)
@@ -342,7 +379,7 @@ class TableRows:
         arrangements = self._arrangements
         if arrangements is None or any(not self._comparable(each) for each in keys):
             return {}
-        hashed = [(each.columns, sorted_hashes(each.values)) for each in keys]
+        hashed = [_Hashed.of(each) for each in keys]
         found = {}
         for each in live:
             rows = self._rows_in(arrangements, each, hashed)
@@ -351,19 +388,20 @@ class TableRows:
         arrangements.drop_others(str(self._path), (each.name for each in live))
         return found
 
-    def _rows_in(
-        self, arrangements: Arrangements, each: _Live, hashed: Sequence[tuple[tuple[str, ...], NDArray[np.uint64]]]
-    ) -> pa.Table | None:
+    def _rows_in(self, arrangements: Arrangements, each: _Live, hashed: Sequence[_Hashed]) -> pa.Table | None:
         stated = stated_checksum(each.body)
         count = _count(each.body)
         most = int(count * arrangements.largest_share)
         # Another tool's file may come back under its name with other rows.
-        if stated is None or any(len(hashes) > most for _, hashes in hashed):
+        if stated is None:
+            return None
+        asked = [(keys.columns, keys.within(each.body.get("stats") or "")) for keys in hashed]
+        if any(len(hashes) > most for _, hashes in asked):
             return None
         file = DataFile(str(self._path), each.name, stated, each.copy, count)
         parts: list[NDArray[np.int64]] = []
         arrangement: Arrangement | None = None
-        for columns, hashes in hashed:
+        for columns, hashes in asked:
             arrangement = None if self._lacks(each, columns) else arrangements.open(file, columns)
             numbers = None if arrangement is None else arrangement.find(hashes, most)
             if numbers is None:

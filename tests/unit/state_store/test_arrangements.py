@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.state_store import arrangements
-from strandline.state_store.arrangements import Arrangements, DataFile, arrangements_in, sorted_hashes
+from strandline.state_store.arrangements import Arrangements, DataFile, arrangements_in, distinct, hashes_of
 
 ROWS = pa.table(
     {
@@ -53,7 +53,7 @@ def looked_up(
     found = made.open(file, columns)
     if found is None:
         return None
-    numbers = found.find(sorted_hashes(keys), file.rows)
+    numbers = found.find(distinct([hashes_of(keys)]), file.rows)
     assert numbers is not None
     rows: list[dict[str, Any]] = found.take(numbers).to_pylist()
     return rows
@@ -270,7 +270,7 @@ def test_what_a_killed_maker_left_is_not_there(tmp_path: Path, failpoint: str) -
 def test_more_rows_than_are_wanted_are_not_found(tmp_path: Path) -> None:
     found = eager(tmp_path).open(data_file(tmp_path), ["k"])
     assert found is not None
-    keys = sorted_hashes(pa.table({"k": [5, 1]}))
+    keys = distinct([hashes_of(pa.table({"k": [5, 1]}))])
     assert found.find(keys, 3) is None
     numbers = found.find(keys, 4)
     assert numbers is not None

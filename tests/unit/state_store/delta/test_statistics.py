@@ -27,6 +27,7 @@ from strandline.state_store.delta.statistics import (
     rows_tag,
     statistics,
     tagged_digest,
+    whole_bounds,
     without_nulls,
 )
 from strandline.state_store.digest import Digest
@@ -214,3 +215,18 @@ def test_a_tag_that_was_made_for_other_rows_or_columns_says_nothing() -> None:
     assert tagged_digest(deleted, text) is None
     assert (RowSums().plus(deleted).rows, RowSums().plus(deleted).digest(text)) == (2, None)
     assert RowSums().plus(body).plus(body, -1).digest(text) == Digest()
+
+
+def test_bounds_of_whole_numbers_are_told_from_others() -> None:
+    said = {
+        "minValues": {"k": -(2**63), "b": False, "t": "a", "x": 0.5, "a.b": 3, "__state": {"__k0": 4}},
+        "maxValues": {"k": 2**63 - 1, "b": True, "t": "b", "x": 7, "a.b": 9, "__state": {"__k0": 4}, "only": 1},
+    }
+    found = {name: whole_bounds(json.dumps(said), name) for name in ("k", "b", "t", "x", "a.b", "__state.__k0", "only")}
+    assert found == {
+        "k": (-(2**63), 2**63 - 1),
+        "a.b": (3, 9),
+        "__state.__k0": (4, 4),
+        **dict.fromkeys(("b", "t", "x", "only")),
+    }
+    assert [whole_bounds(stats, "k") for stats in ("", "{}", "7", "[]", '{"minValues": 3}', "{")] == [None] * 6

@@ -27,6 +27,7 @@ from strandline.state_store.duckdb.statements import error_of
 from strandline.state_store.duckdb.table import BATCH_ROWS, DuckDBTable, Tally, streamed
 from strandline.state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
 from strandline.state_store.paths import LakePath
+from strandline.state_store.tablespec import TableSpec
 from tests.support.examples import examples
 from tests.support.table_model import FOUR_ROWS, LOG, Key, Row, TableContract
 from tests.unit.state_store.duckdb.table_model import Model
@@ -117,6 +118,35 @@ def test_rows_with_some_keys_are_looked_up_and_deleted_ones_are_not_among_them(m
         ]
     other_type = Keys(path, pa.table({"__k0": pa.array([1], pa.int64()), "k": ["a"]}).select(by_name.column_names))
     assert table.read(model.head.version, [other_type]).found == 0, "hashes of another type say nothing"
+
+
+def test_keys_beyond_what_a_file_has_are_not_searched_in_it(duckdb_engine: DuckDBEngine, tmp_path: Path) -> None:
+    """Of keys at its ends, NULL and in a file of other columns everything is found as by a scan."""
+    made = Arrangements(tmp_path / "arrangements", 1 << 30, fewest_rows=1, patience=1, largest_share=0.5)
+    spec = TableSpec("t", (("k", "BIGINT"), ("n", "INT")), "append")
+    with duckdb_engine.connection() as connection:
+        table = DuckDBTable(connection, Kept.nothing(tmp_path / "copies", made), tmp_path / "t", spec, "t")
+        head = table.ensure(CommitRecord(epoch=0))
+        for first in (-50, 0, 1000):
+            keys = [*range(first, first + 40), None]
+            rows = pa.table({"k": pa.array(keys, pa.int64()), "n": pa.array(range(len(keys)), pa.int32())})
+            head = table.append(rows, replace(head.record, epoch=head.record.epoch + 1))
+        for asked, looked_up in (
+            # Half of a file's rows at most are looked up: of hundreds of keys each file has few.
+            ([-50, 39, 1000, 1039, *range(2000, 2400)], 4),
+            ([-51, 40, 999, 1040], 0),
+            ([7, None], 4),
+        ):
+            values = pa.table({"k": pa.array(asked, pa.int64())})
+            found = table.read(head.version, [Keys(("k",), values)])
+            connection.register("asked", values)
+            same = "SEMI JOIN asked ON t.k IS NOT DISTINCT FROM asked.k"
+            texts = (found.text, table.read(head.version).text)
+            by_key, by_scan = (
+                sorted(connection.sql(f"SELECT k, n FROM ({text}) AS t {same}").fetchall(), key=repr) for text in texts
+            )
+            assert by_key == by_scan
+            assert (found.found, found.scanned) == (looked_up, 0), asked[:4]
 
 
 def test_a_log_grows_and_gives_each_commit_back(duckdb_engine: DuckDBEngine, folder: LakePath, tmp_path: Path) -> None:
