@@ -101,6 +101,7 @@ class Oracle:
         if CLOCK in relations:
             now = f"SELECT max({CLOCK.columns[1][0]}) FROM {CLOCK.name}"
             self._db.execute(f"CREATE MACRO now() AS ({now})")
+            self._db.execute("CREATE MACRO from_unixtime(x) AS make_timestamptz(x * 1000)")
             self._db.execute(f"CREATE MACRO current_date() AS CAST(({now}) AS DATE)")
 
     def close(self) -> None:
@@ -110,8 +111,8 @@ class Oracle:
     def expected(self, view: ViewOf) -> Expected:
         """The rows of a view."""
         failing: list[int] = []
-        without = self._result(view.query, nulls=False, failing=failing)
-        with_nulls = self._result(view.query, nulls=True, failing=[]) if any(failing) else without
+        without = self._result(view.meant, nulls=False, failing=failing)
+        with_nulls = self._result(view.meant, nulls=True, failing=[]) if any(failing) else without
         table = with_nulls if view.errors == "null" else without
         # For views over it.
         self._db.execute(f"CREATE TABLE {view.name} AS SELECT * FROM {table}")

@@ -15,7 +15,7 @@ from tests.properties.paths.block_grammar import (
 )
 from tests.properties.paths.correlated import Subqueries
 from tests.properties.paths.expression_grammar import Expressions
-from tests.properties.paths.expressions import Call, Constant, Expression, columns_of, parts_of
+from tests.properties.paths.expressions import Call, Column, Constant, Expression, columns_of, parts_of
 from tests.properties.paths.values import (
     BIGINT,
     BOOLEAN,
@@ -119,6 +119,7 @@ class Views(Blocks):
         made = ViewOf(name, self._asked(self._in_time(form())), policy, shared=shared)
         if form in (self.grouped, self.windowed, self.by_offset) and self.pick.chance(30):
             made = self._as_in_ksql(made)
+        made = self._kept(made)
         if policy != "stop" and _can_be_read(made) and self.pick.chance(40):
             self.known.append(made.as_relation)
         return form.__name__, made
@@ -174,6 +175,23 @@ class Views(Blocks):
             asked = self.pick.one(["= 1", "<= 2", "> 1"]) if over.type in (INT, BIGINT) else "IS NOT NULL"
             query = replace(query, qualify=(over, asked))
         return query
+
+    def _kept(self, view: ViewOf) -> ViewOf:
+        """The view, perhaps with a time after which its rows leave."""
+        query = view.query
+        if not self.clock or view.ksql or isinstance(query, Having) or not self.pick.chance(25):
+            return view
+        if not isinstance(query, Block) or (query.group is None and not query.distinct and not query.is_plain):
+            return view
+        names = [name for name, value in query.items if value.type == TIMESTAMP]
+        if query.is_plain:  # what it filters by must not fail, nor stand between it and a query inside
+            own = all(map(has_rows_of_its_own, query.queries))
+            names = [name for name in names if own and isinstance(dict(query.items)[name], Column)]
+        names += [""] if query.window is not None else []
+        if not names:
+            return view
+        name = self.pick.one(names)
+        return replace(view, retention=(name, self.pick.one(["1 MINUTE", "90 seconds", "1 DAY"])))
 
     def _as_in_ksql(self, view: ViewOf) -> ViewOf:
         """The view with ksqlDB's meaning, if no row of what it reads ever goes: a group that is empty would stay."""

@@ -320,6 +320,12 @@ class Block:
         parts = f"{self.selected()} {self.source()}{window}{self.condition()}{self.grouped()}{final}"
         return f"{self._names()}SELECT {parts}"
 
+    @property
+    def is_plain(self) -> bool:
+        """True if it only joins, filters and computes."""
+        made = self.distinct or self.group is not None or self.window or self.order or self.qualify
+        return not made and not any(isinstance(value, Aggregate | Over) for _, value in self.items)
+
     def _names(self) -> str:
         """WITH, and the queries that FROM names."""
         parts = [f"{name} AS ({each.sql})" for each, name in self._named().items()]
@@ -473,6 +479,7 @@ class ViewOf:
     Attributes:
         shared: `STATE = 'shared'`.
         ksql: `SEMANTICS = 'ksql'`, which has `ERRORS = 'null'`.
+        retention: the column that says how old a row is, or none for that of its window, and how old it may get.
     """
 
     name: str
@@ -481,6 +488,7 @@ class ViewOf:
     options: tuple[tuple[str, str], ...] = ()
     shared: bool = False
     ksql: bool = False
+    retention: tuple[str, str] | None = None
 
     @property
     def statement(self) -> str:
@@ -499,7 +507,30 @@ class ViewOf:
         errors = () if self.errors == "dead_letter" else (("ERRORS", self.errors),)
         state = (("STATE", "shared"),) if self.shared and "STATE" not in dict(self.options) else ()
         semantics = (("SEMANTICS", "ksql"),) if self.ksql else ()
-        return (*errors, *state, *semantics, *self.options)
+        retention: tuple[tuple[str, str], ...] = ()
+        if self.retention is not None:
+            named = (("TIMESTAMP", self.retention[0]),) if self.retention[0] else ()
+            retention = (("RETENTION", self.retention[1]), *named)
+        return (*errors, *state, *semantics, *retention, *self.options)
+
+    @property
+    def meant(self) -> Query:
+        """The query with what RETENTION says: a row that is too old is not there."""
+        query = self.query
+        if self.retention is None or isinstance(query, Having):
+            return query
+        name, length = self.retention
+        item = dict(query.items).get(name) if isinstance(query, Block) and query.is_plain else None
+        moment = Scalar("", "kept_since", TIMESTAMP, f"NOW() - INTERVAL '{length}'")
+        if isinstance(query, Block) and isinstance(item, Column):  # a query that filters is one with that around it
+            kept = Call(">", (item, moment), "BOOLEAN")
+            return replace(query, where=kept if query.where is None else Call("AND", (kept, query.where), "BOOLEAN"))
+        rows = Input("kept", query)
+        time = Column("kept", name, TIMESTAMP)
+        if not name:
+            time = Scalar("", "kept_end", TIMESTAMP, f"FROM_UNIXTIME({rows.alias}.{BOUNDS[1].name.lower()})")
+        items = tuple((each.name, each) for each in rows.columns)
+        return Block((rows,), items, where=Call(">", (time, moment), "BOOLEAN"))
 
     @property
     def pipeline(self) -> str:

@@ -125,7 +125,7 @@ def pulled_select(at: At) -> Rows:
     Raises:
         StrandlineError: an expression fails on a row.
     """
-    query = at.view.query
+    query = at.view.meant
     if isinstance(query, Block) and query.keys_are_there:
         query = replace(query, having=" AND ".join(f"{text(each)} IS NOT NULL" for each in query.group or ()))
     return _pulled(at, by_the_clock(query.sql))
