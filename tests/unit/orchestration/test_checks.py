@@ -89,6 +89,7 @@ def test_every_view_has_its_health_checks_and_proofs(
         found = result.get_asset_check_evaluations()
         assert len(found) == 3 * checks, "of three views"
         assert {each.check_name for each in found if not each.passed} <= {"dead_letters"}
+    assert all(each.metadata["proof seconds"].value for each in found), "so that the page says what another one costs"
 
 
 def test_a_drain_makes_the_cheap_checks_and_not_the_dear_ones(repository: dg.RepositoryDefinition) -> None:
