@@ -2,6 +2,7 @@
 
     create     CREATE MATERIALIZED VIEW, from its text to the catalog
     commit     one record, from the log to the commit of its view (a drain that needs no JVM)
+    epoch      the same by a run that is at work: what one more record takes
     pull       SELECT of one key, from its text to the row
 
 Each command runs in a process of its own. A *file* is a module of the product in which a function ran, a *hop* a call
@@ -60,8 +61,7 @@ def follow(frame, event, argument):
     if caller and caller != here:
         hops += 1
 
-from strandline.jobs.cli.main import main
-out, sys.argv, leave = sys.argv[3], ["strandline", *sys.argv[4:]], os._exit
+out, leave = sys.argv[3], os._exit
 
 def end(code):
     sys.setprofile(None)
@@ -69,9 +69,15 @@ def end(code):
         json.dump({"files": sorted(files), "hops": hops, "calls": calls}, written)
     leave(code)
 
-os._exit = end  # a run that is done leaves so
-threading.setprofile(follow)
-sys.setprofile(follow)
+def begin():
+    threading.setprofile(follow)
+    sys.setprofile(follow)
+"""
+
+_COMMAND = """
+from strandline.jobs.cli.main import main
+sys.argv, os._exit = ["strandline", *sys.argv[4:]], end  # a run that is done leaves so
+begin()
 try:
     main()
 except SystemExit as ended:
@@ -79,15 +85,43 @@ except SystemExit as ended:
 end(0)
 """
 
+_EPOCH = """
+import subprocess
+from strandline.jobs.model.settings import load_settings
+from strandline.jobs.run.pipeline import opened
 
-def followed(lake: Path, *arguments: str) -> dict[str, object]:
+insert = [sys.executable, "-m", "strandline.jobs.cli.main", "sql", "-e"]
+with opened(load_settings(), "default", None, in_driver=True) as (stream, _):
+    for length in range(10, 14):
+        statement = f"INSERT INTO visit VALUES ('a', {length});"
+        subprocess.run([*insert, statement], check=True, stdout=subprocess.DEVNULL)
+        if length == 13:
+            begin()
+        stream.drain(in_driver=True)
+    end(0)
+"""
+"""The fourth epoch of a run: what is made once for all of them is made by then."""
+
+
+def followed(lake: Path, *arguments: str, program: str = _COMMAND) -> dict[str, object]:
     """Run `strandline ARGUMENTS` on a lake and count.
+
+    Args:
+        program: what is run in its place, which calls `begin` and `end`.
 
     Raises:
         CalledProcessError: the command failed; its output is on standard error.
     """
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        command = [sys.executable, "-c", _FOLLOWED, str(ROOT), ",".join((*TOPS, *FACADE)), out.name, *arguments]
+        command = [
+            sys.executable,
+            "-c",
+            _FOLLOWED + program,
+            str(ROOT),
+            ",".join((*TOPS, *FACADE)),
+            out.name,
+            *arguments,
+        ]
         env = {**os.environ, "STRANDLINE_LAKE": str(lake)}
         subprocess.run(command, check=True, cwd=lake.parent, env=env, stdout=subprocess.DEVNULL)
         found: dict[str, object] = json.loads(Path(out.name).read_text())
@@ -104,6 +138,7 @@ def walks() -> dict[str, dict[str, object]]:
         for rows in (_ROWS, "INSERT INTO visit VALUES ('a', 2);"):
             followed(lake, "sql", "-e", rows)
             found["commit"] = followed(lake, "run", "default", "--mode", "drain")
+        found["epoch"] = followed(lake, program=_EPOCH)
         found["pull"] = followed(lake, "sql", "-e", "SELECT * FROM longest WHERE category = 'x';")
     return found
 

@@ -16,7 +16,14 @@ from strandline.jobs.ivm.rules.recompute import grows
 from strandline.jobs.ivm.rules.stored import unmarked
 from strandline.jobs.model.definitions import Refresh
 from strandline.jobs.model.errors import RefreshFailed
-from strandline.jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, RecursiveStage, inputs_of
+from strandline.jobs.model.stage import (
+    AggregateStage,
+    AnalyticStage,
+    LatestStage,
+    RecursiveStage,
+    inputs_of,
+    kept_with_stage,
+)
 from strandline.jobs.model.stage_columns import storage_of
 from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta.log import read_record
@@ -319,6 +326,7 @@ def choose(lake: LakeLayout, stage: Stage, spans: Sequence[Span], refresh: Refre
     return Choice("delta", sentence("changes of {}", changes), few, changed)
 
 
+@kept_with_stage
 def _reads_more_than_changes(stage: Stage) -> bool:
     match stage:
         case AggregateStage():

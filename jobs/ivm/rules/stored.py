@@ -36,7 +36,7 @@ from strandline.jobs.engines.arrays import has_map
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.registry import function_of
 from strandline.jobs.functions.render import lower
-from strandline.jobs.model.stage import PART, AggregateStage, MapStage, Output, Stage, body_of
+from strandline.jobs.model.stage import PART, AggregateStage, MapStage, Output, Stage, body_of, kept_with_stage
 from strandline.jobs.model.stage_columns import (
     Columns,
     hidden_columns,
@@ -122,6 +122,7 @@ def unmarked(fingerprint: str) -> str:
     return fingerprint.partition(_MARK)[0]
 
 
+@kept_with_stage
 def spec_of(stage: Stage) -> TableSpec:
     """The table that a stage is stored in."""
     state = state_type(stage)
