@@ -1,7 +1,8 @@
 """The pictures of docs/dagster.md: `python -m tests.support.dagster_screenshots [FOLDER]`.
 
 They are taken of a real webserver and daemon, over a pipeline whose expectations pass, warn, block and keep a row out:
-its checks, the lineage from the topic to the changelogs, a view that is held, the alerts, and the plots of a view.
+its checks, the lineage from the topic to the changelogs, a view that is held, the alerts, the plots of a view, and its
+checks beside a stream.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from infra.browser import CHROMIUM, Page, browser
-from tests.live.running_dagster import Dagster, entries, running
+from strandline.state_store.layout import LakeLayout
+from tests.live.running_dagster import FORCE_TERMINATE, Dagster, entries, running
 from tests.support import checked_pipeline
 from tests.support.screenshots import FOLDER, taken
 from tests.support.waiting import wait_until
@@ -76,6 +78,26 @@ def main(folder: Path) -> None:
                 page.until("document.querySelectorAll('canvas').length >= 2")
                 page.value("document.querySelector('canvas').scrollIntoView()")
                 _taken(page, folder / "dagster-plots.png")
+                _beside_a_stream(page, dagster, lake, folder / "dagster-stream.png")
+
+
+def _beside_a_stream(page: Page, dagster: Dagster, lake: LakeLayout, path: Path) -> None:
+    """The checks of a view that a stream changes, of which the proofs were made before."""
+    dagster.wait_for(dagster.launch("proofs"), "SUCCESS", "FAILURE")
+    run = dagster.launch(f"stream_{checked_pipeline.PIPELINE}")
+    for number in (_EPOCHS, _EPOCHS + 1):
+        _changed(dagster, lake, number)
+    page.open(f"{dagster.url}/assets/projections/earned?view=checks&checkDetail=recompute", 1300, 1200)
+    page.shows("not looked at since")
+    _taken(page, path)
+    dagster.ask(FORCE_TERMINATE, id=run)
+
+
+def _changed(dagster: Dagster, lake: LakeLayout, number: int) -> None:
+    """Change the view, and wait until the stream has told of it."""
+    before = dagster.materialized("projections/earned")
+    checked_pipeline.quiet(lake, number)
+    wait_until(lambda: dagster.materialized("projections/earned") > before, "the stream tells nothing", 1.0)
 
 
 def _taken(page: Page, path: Path) -> None:
