@@ -171,9 +171,13 @@ class Staged:
         return files_in(self.folder, ".parquet") if self.names is None else [self.folder / name for name in self.names]
 
     def flush(self) -> Staged:
-        """Flush the files to disk now; with what an entry says of them."""
-        with disk_errors(self.folder):
-            written = {file.name: self.written.get(file.name) or _flushed(file) for file in self.files}
+        """Flush the files to disk now; with what an entry says of them. Where that fails they are removed."""
+        try:
+            with disk_errors(self.folder):
+                written = {file.name: self.written.get(file.name) or _flushed(file) for file in self.files}
+        except BaseException:
+            self.discard()
+            raise
         return replace(self, written=written)
 
     def flushed(self, *, also_empty: bool = False) -> list[Action]:

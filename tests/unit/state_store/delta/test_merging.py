@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import signal
 import threading
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from strandline.state_store.commits import Head
-from strandline.state_store.delta import merging, reader
+from strandline.state_store.delta import data_files, merging, reader
 from strandline.state_store.delta.compaction import Rewritten, rewrite
 from strandline.state_store.delta.merging import EVERY, BackgroundMerges, maintain_files
 from strandline.state_store.delta.snapshot import Snapshots, read_snapshot
@@ -141,6 +143,23 @@ def test_the_end_of_a_process_commits_what_is_written_and_leaves_no_file(
     merges.close()
     assert below(other.path) == files
     assert head_of(other).record.mode == "create"
+
+
+def test_a_disk_that_fails_ends_the_merge_and_leaves_no_file(
+    tmp_path: Path, gate: Gate, merges: BackgroundMerges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(file: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(file))
+
+    table = grown(tmp_path)
+    before, files = found(table), below(table.path)
+    # A file of its own folder, as large ones are: it is flushed when it is whole.
+    monkeypatch.setattr(data_files, "_IN_MEMORY_ROWS", 0)
+    monkeypatch.setattr(data_files, "sync_file", failing)
+    maintain_files(table.path, SPEC, head_of(table), beside=merges)
+    assert written(table, merges, gate) is None
+    assert (found(table), below(table.path)) == (before, files)
+    assert merges.of(table.path) is None
 
 
 def _merge(path: LakePath) -> None:
