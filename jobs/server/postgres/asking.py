@@ -197,8 +197,10 @@ _CUT_SECONDS: Final = 600.0
 _STALE_SECONDS: Final = 5.0
 """An answer that is too far behind is waited for so long: some epochs."""
 _AGAIN_SECONDS: Final = 0.2
-_KEPT_BINDINGS: Final = 1000
+_KEPT_TEXTS: Final = 1000
 """Statements of all clients: each is a text and its types."""
+_KEPT_LETTERS: Final = 10_000
+"""The longest of them: ten megabytes in all."""
 _SAMPLES: Final = {
     BaseType.BOOLEAN: "TRUE",
     BaseType.INT: "1",
@@ -219,17 +221,38 @@ class Client:
     password: str
 
 
-Bindings = dict[tuple[str, tuple[int, ...]], "tuple[Catalog, TypedQuestion]"]
-"""{a text and the oids that were given: the types of its parameters}, of all clients."""
+@dataclass(frozen=True)
+class KeptTexts:
+    """What is known of texts that clients prepare, for all of them. It holds of the definitions that it was found over.
+
+    Attributes:
+        bindings: {a text and the oids that were given: the types of its parameters}.
+        described: {the same and who asked: what it takes and gives}.
+    """
+
+    bindings: dict[tuple[str, tuple[int, ...]], tuple[Catalog, TypedQuestion]] = field(default_factory=dict)
+    described: dict[tuple[str, tuple[int, ...], Token], tuple[Catalog, Described]] = field(default_factory=dict)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _keep(kept: dict[K, V], text: str, key: K, value: V) -> V:
+    if len(kept) >= _KEPT_TEXTS:
+        kept.clear()
+    if len(text) <= _KEPT_LETTERS:
+        kept[key] = value
+    return value
 
 
 class Asking:
     """The questions of one client, one at a time."""
 
-    def __init__(self, server: Server, client: Client, bindings: Bindings) -> None:
+    def __init__(self, server: Server, client: Client, kept: KeptTexts) -> None:
         self._server = server
         self._client = client
-        self._bindings = bindings
+        self._kept = kept
         self._running: Cancelling | None = None
 
     def cancel(self) -> None:
@@ -274,7 +297,17 @@ class Asking:
         described = await self._described_by_key(text, oids, token)
         if described is not None:
             return described
-        return await self._ask(TypesAsked(text, oids, self._terms(settings), token, self._caller(settings)))
+        # Of a text that many prepare, each with a connection of its own; whoever may not read what it reads asks anew.
+        kept, catalog, place = self._kept.described, self._server.catalogued.catalog, (text, oids, token)
+        known = kept.get(place)
+        if known is not None and known[0] is catalog:
+            return known[1]
+        asked = TypesAsked(text, oids, self._terms(settings), token, self._caller(settings))
+        return _keep(kept, text, place, (catalog, await self._ask(asked)))[1]
+
+    def describe_anew(self) -> None:
+        """Forget how texts were described: a query process knows of other definitions before this one does."""
+        self._kept.described.clear()
 
     async def pin(self) -> Pinned:
         """A cut for a transaction. Raises as `Cuts.pin`."""
@@ -313,7 +346,7 @@ class Asking:
 
     async def _binding(self, text: str, oids: tuple[int, ...]) -> TypedQuestion | None:
         """The types of a text's parameters, found once for all that ask it; None where the text has mistakes."""
-        kept, catalog = self._bindings, self._server.catalogued.catalog
+        kept, catalog = self._kept.bindings, self._server.catalogued.catalog
         known = kept.get((text, oids))
         if known is not None and known[0] is catalog:
             return known[1]
@@ -321,10 +354,7 @@ class Asking:
             found = await asyncio.to_thread(TypedQuestion.of, text, oids, catalog)
         except StrandlineError:
             return None
-        if len(kept) >= _KEPT_BINDINGS:
-            kept.clear()
-        kept[text, oids] = (catalog, found)
-        return found
+        return _keep(kept, text, (text, oids), (catalog, found))[1]
 
     async def _ask(self, question: Question[A]) -> A:
         """The answer of a query process, measured and logged."""

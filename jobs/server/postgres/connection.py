@@ -15,7 +15,7 @@ from strandline.jobs.server.postgres.asking import FewRows
 from strandline.jobs.server.postgres.messages import fields_of, malformed, read_message
 from strandline.jobs.server.postgres.parameters import Parameter
 from strandline.jobs.server.postgres.rows import copied_rows, data_rows, few_rows
-from strandline.jobs.server.postgres.session import Portal
+from strandline.jobs.server.postgres.session import Portal, told_of
 from strandline.jobs.server.postgres.statements import (
     Copy,
     Declare,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from strandline.jobs.server.postgres.asking import Result
     from strandline.jobs.server.postgres.messages import Payload
-    from strandline.jobs.server.postgres.session import ClientSession
+    from strandline.jobs.server.postgres.session import ClientSession, Prepared
 
 _TERMINATE: Final = b"X"
 _QUERY: Final = b"Q"
@@ -139,25 +139,28 @@ class Connection:
 
     async def _bind(self, payload: Payload) -> None:
         name = payload.text()
-        statement, oids = self._prepared(payload.text())
+        prepared = self._prepared(payload.text())
         forms = payload.shorts()
         values = [payload.value() for _ in range(payload.short())]
         forms = _for_each(forms, len(values))
-        types = [*oids, *[UNSPECIFIED] * len(values)]
+        types = [*prepared.oids, *[UNSPECIFIED] * len(values)]
         parameters = tuple(map(Parameter, types, forms, values))
         if name and name in self._session.portals:
             raise Refusal(SqlState.CURSOR_TAKEN, f"there is a portal '{name}' already")
         size = sum(len(value) for value in values if value is not None)
-        self._session.bind(name, Portal(statement, parameters, tuple(payload.shorts()), size=size))
+        portal = Portal(prepared.statement, parameters, tuple(payload.shorts()), size=size, told=prepared.told)
+        self._session.bind(name, portal)
         self._writer.write(messages.BIND_COMPLETE)
 
     async def _describe(self, payload: Payload) -> None:
         kind, name = payload.raw(1), payload.text()
         if kind == b"S":
-            self._about, oids = self._prepared(name)
-            described = await self._session.describe(self._about, oids)
+            prepared = self._prepared(name)
+            self._about = prepared.statement
+            described = await self._session.describe(self._about, prepared.oids)
             self._writer.write(messages.parameters(described.parameters if described else ()))
             columns = columns_of(described.names, described.types) if described else None
+            prepared.told = None if columns is None else told_of(columns)
             formats: Sequence[int] = ()
         else:
             portal = self._portal(name)
@@ -219,7 +222,7 @@ class Connection:
             text, begin = command.query, begin + command.begin
         self._writer.write(messages.error(fields_of(error, text, begin)))
 
-    def _prepared(self, name: str) -> tuple[SessionStatement, tuple[int, ...]]:
+    def _prepared(self, name: str) -> Prepared:
         found = self._session.prepared.get(name)
         if found is None:
             raise Refusal(SqlState.UNKNOWN_STATEMENT, f"there is no prepared statement '{name}'")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.jobs.serve.errors import Unauthenticated
 from strandline.jobs.server.postgres import messages
-from strandline.jobs.server.postgres.asking import Asking, Bindings, Budget, Client
+from strandline.jobs.server.postgres.asking import Asking, Budget, Client, KeptTexts
 from strandline.jobs.server.postgres.connection import Connection
 from strandline.jobs.server.postgres.messages import fields_of, malformed, read_message, read_startup
 from strandline.jobs.server.postgres.session import ClientSession
@@ -221,7 +221,7 @@ class Listener:
         self._budget = Budget()
         self._processes = count(1)
         self._clients: dict[int, _Client] = {}
-        self._bindings: Bindings = {}
+        self._kept = KeptTexts()
         self._tasks: set[asyncio.Task[None]] = set()
         options = server.options
         self._context: ssl.SSLContext | None = None
@@ -265,9 +265,7 @@ class Listener:
                 message = "as many clients are connected as the server takes"
                 raise Refusal(SqlState.TOO_MANY_CONNECTIONS, message, hint="close connections", fatal=True)
             settings = SessionSettings(client.user, startup.settings)
-            await self._serve(
-                startup, ClientSession(Asking(self._server, client, self._bindings), settings, self._budget)
-            )
+            await self._serve(startup, ClientSession(Asking(self._server, client, self._kept), settings, self._budget))
         except Refusal as error:
             await _tell(startup.writer if startup else writer, fields_of(error, "", 0))
         except Exception as error:

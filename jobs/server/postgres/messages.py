@@ -280,6 +280,8 @@ def fields_of(error: store.StrandlineError, text: str, begin: int) -> dict[str, 
     fatal = isinstance(error, Refusal) and error.fatal
     severity = "FATAL" if fatal else "ERROR"
     fields = {"S": severity, "V": severity, "C": state_of(error), "M": error.message}
+    if isinstance(error, Refusal) and error.routine is not None:
+        fields["R"] = error.routine
     if not isinstance(error, Refusal):
         fields["D"] = f"code {error.code}, action {error.action}"
     if error.hint is not None:

@@ -35,10 +35,13 @@ from strandline.jobs.server.postgres.wire_types import Refusal, SqlState, column
 from strandline.jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strandline.jobs.serve.consistent_snapshot import Pinned
     from strandline.jobs.server.postgres.asking import Asking, Budget
     from strandline.jobs.server.postgres.parameters import Parameter
     from strandline.jobs.server.postgres.settings import SessionSettings
+    from strandline.jobs.server.postgres.wire_types import WireColumn
 
 Values = tuple["Parameter", ...]
 
@@ -46,6 +49,24 @@ IDLE: Final = b"I"
 IN_TRANSACTION: Final = b"T"
 FAILED: Final = b"E"
 _PINNING: Final = ("repeatable read", "serializable")
+
+
+Told = tuple[tuple[str, int], ...]
+"""The name and oid of each column, as a client was told them."""
+
+
+@dataclass
+class Prepared:
+    """A prepared statement.
+
+    Attributes:
+        oids: of its parameters, as the client gave them.
+        told: of its columns, once it was described; clients read all rows by that, however often it is executed.
+    """
+
+    statement: SessionStatement
+    oids: tuple[int, ...]
+    told: Told | None = None
 
 
 @dataclass
@@ -56,6 +77,7 @@ class Portal:
         formats: of the columns, as the client wants them; empty: all text; one: that of all.
         hold: it outlives the transaction.
         size: the bytes of its parameters.
+        told: the columns of its prepared statement, if that was described.
     """
 
     statement: SessionStatement
@@ -64,6 +86,12 @@ class Portal:
     result: Result | None = None
     hold: bool = False
     size: int = 0
+    told: Told | None = None
+
+
+def told_of(columns: Sequence[WireColumn]) -> Told:
+    """What a client is told of columns."""
+    return tuple((each.name, each.oid) for each in columns)
 
 
 class ClientSession:
@@ -73,7 +101,7 @@ class ClientSession:
         self.settings = settings
         self.status = IDLE
         self.portals: dict[str, Portal] = {}
-        self.prepared: dict[str, tuple[SessionStatement, tuple[int, ...]]] = {}
+        self.prepared: dict[str, Prepared] = {}
         self._savepoints: list[str] = []
         self._cut: Pinned | None = None
         self._queried = False
@@ -84,13 +112,13 @@ class ClientSession:
         """Keep a prepared statement, in the place of one of that name. Raises Refusal: the server keeps too much."""
         self.forget(name)
         self.budget.hold(len(statement.text))
-        self.prepared[name] = (statement, oids)
+        self.prepared[name] = Prepared(statement, oids)
 
     def forget(self, name: str) -> None:
         """Let go of a prepared statement; one that is not there is gone already."""
         known = self.prepared.pop(name, None)
         if known is not None:
-            self.budget.release(len(known[0].text))
+            self.budget.release(len(known.statement.text))
 
     def bind(self, name: str, portal: Portal) -> None:
         """Keep a portal, in the place of one of that name. Raises Refusal: the server keeps too much."""
@@ -130,9 +158,21 @@ class ClientSession:
                 portal.result.close()
 
     async def result_of(self, portal: Portal) -> Result:
-        """The result of a portal, which runs now unless it has."""
+        """The result of a portal, which runs now unless it has.
+
+        Raises:
+            Refusal: its columns are not those that the client was told of the prepared statement.
+            StrandlineError: as of `run`.
+        """
         if portal.result is None:
-            portal.result = await self.run(portal.statement, portal.parameters)
+            result = await self.run(portal.statement, portal.parameters)
+            if portal.told is not None and result.columns is not None and told_of(result.columns) != portal.told:
+                result.close()
+                self._asking.describe_anew()
+                # In PostgreSQL's words: drivers know them, and prepare the statement again by themselves.
+                message, hint = "cached plan must not change result type", "prepare the statement again"
+                raise Refusal(SqlState.NOT_SUPPORTED, message, hint=hint, routine="RevalidateCachedQuery")
+            portal.result = result
         else:
             self._asking.token()  # the rows were computed when it was still valid
         return portal.result

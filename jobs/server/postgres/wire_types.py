@@ -261,6 +261,7 @@ class Refusal(StrandlineError):
         state: its SQLSTATE.
         fatal: the connection ends with it.
         position: the character of the query's text, from 1, that it is about.
+        routine: the function of PostgreSQL's that says it, where drivers know an error by that.
     """
 
     code = "postgres.refused"
@@ -273,11 +274,13 @@ class Refusal(StrandlineError):
         hint: str | None = None,
         fatal: bool = False,
         position: int | None = None,
+        routine: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.state = state
         self.fatal = fatal
         self.position = position
+        self.routine = routine
 
     @classmethod
     def revived(cls, message: str, hint: str | None) -> Refusal:
