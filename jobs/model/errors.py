@@ -105,10 +105,12 @@ class UnknownName(SqlError):
 
     Attributes:
         of_lake: a lake has what was looked for, so which lake that was may be what is wrong.
+        what: what was looked for, in words.
     """
 
     code = "sql.unknown_name"
     of_lake = False
+    what = ""
 
     @classmethod
     def among(
@@ -124,7 +126,7 @@ class UnknownName(SqlError):
         elif shown:
             hint = f"known: {', '.join(shown)}{', …' if len(known) > len(shown) else ''}"
         made = cls(f"unknown {what} '{name}'", line=line, column=column, hint=hint)
-        made.of_lake = what in _OF_A_LAKE
+        made.of_lake, made.what = what in _OF_A_LAKE, what
         return made
 
 

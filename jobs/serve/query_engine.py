@@ -6,6 +6,7 @@ these settings are locked.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from strandline.jobs.engines.engine import FAILS_ON_A_ROW, TOO_MANY_ROUNDS
-from strandline.jobs.model.errors import InvalidQuery, RecursionEndless
+from strandline.jobs.model.errors import InvalidQuery, RecursionEndless, UnknownName
 from strandline.jobs.model.row_faults import RowFault, fault_and_words
 from strandline.jobs.serve.errors import RowNotAnswered, TooLarge
 from strandline.jobs.serve.terms import NO_LIMITS, QueryBudget
@@ -41,6 +42,7 @@ _LOCKED: Final = (
 
 # What DuckDB says by itself: of whole groups, of subqueries, and in queries of catalogs.
 _NO_NUMBER: Final = "Could not convert string"
+_UNKNOWN: Final = re.compile(r"(Type|Function) with name (\S+) does not exist")
 _SEVERAL_ROWS: Final = "More than one row returned by a subquery"
 _LEFT_OUT: Final = "leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them"
 
@@ -208,11 +210,15 @@ class QueryEngine:
             raise _not_answered(known, message) from error
 
 
-def _not_answered(error: duckdb.Error, message: str) -> InvalidQuery:
+def _not_answered(error: duckdb.Error, message: str) -> InvalidQuery | UnknownName:
     said = f"the query cannot be answered: {message}"
     if _SEVERAL_ROWS in message:
         said, hint = "a subquery that stands for a value has several rows", "leave one with WHERE, LIMIT or MAX(…)"
         return RowNotAnswered(said, fault=RowFault.SEVERAL_ROWS, hint=hint)
+    unknown = _UNKNOWN.search(message) if isinstance(error, duckdb.CatalogException) else None
+    if unknown is not None:
+        kind, name = unknown.groups()
+        return UnknownName.among("type" if kind == "Type" else "function", name.lower(), ())
     if isinstance(error, (duckdb.OutOfRangeException, duckdb.ConversionException)):
         fault = RowFault.BAD_TEXT if _NO_NUMBER in message else RowFault.OUT_OF_RANGE
         return RowNotAnswered(said, fault=fault, hint=_LEFT_OUT)

@@ -118,3 +118,7 @@ CREATE TABLE pgc.pg_cursors (name TEXT, statement TEXT, is_holdable BOOLEAN, is_
 CREATE TABLE pgc.pg_prepared_statements (name TEXT, statement TEXT, from_sql BOOLEAN);
 CREATE TABLE pgc.pg_prepared_xacts (transaction BIGINT, gid TEXT, owner TEXT, database TEXT);
 CREATE TABLE pgc.pg_replication_slots (slot_name TEXT, plugin TEXT, slot_type TEXT, database TEXT, active BOOLEAN);
+CREATE TABLE pgc.pg_stat_replication (pid INT, usename TEXT, application_name TEXT, client_addr TEXT, state TEXT);
+CREATE TABLE pgc.pg_stat_database (
+    datid BIGINT, datname TEXT, numbackends INT, xact_commit BIGINT, xact_rollback BIGINT, blks_read BIGINT,
+    blks_hit BIGINT, tup_returned BIGINT, tup_fetched BIGINT, deadlocks BIGINT, stats_reset TIMESTAMPTZ);

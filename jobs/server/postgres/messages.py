@@ -244,6 +244,13 @@ _STATES: Final[dict[type[store.StrandlineError], SqlState]] = {
 }
 
 
+_UNKNOWN: Final = {
+    "column": SqlState.UNKNOWN_COLUMN,
+    "column of all branches": SqlState.UNKNOWN_COLUMN,
+    "function": SqlState.UNKNOWN_FUNCTION,
+    "window function": SqlState.UNKNOWN_FUNCTION,
+    "type": SqlState.UNKNOWN_PARAMETER,  # PostgreSQL's word for any other object
+}
 _OF_ROWS: Final = {
     RowFault.BAD_TEXT: SqlState.BAD_TEXT,
     RowFault.BAD_TIME: SqlState.BAD_TIME,
@@ -265,8 +272,8 @@ def state_of(error: store.StrandlineError) -> SqlState:
         return error.state
     if isinstance(error, serving.RowNotAnswered):
         return _OF_ROWS[error.fault]
-    if isinstance(error, UnknownName) and error.message.startswith("unknown column"):
-        return SqlState.UNKNOWN_COLUMN
+    if isinstance(error, UnknownName):
+        return _UNKNOWN.get(error.what, SqlState.UNKNOWN_TABLE)
     return next(_STATES[each] for each in type(error).__mro__ if each in _STATES)
 
 

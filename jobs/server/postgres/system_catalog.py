@@ -8,6 +8,7 @@ A stream or table with a topic is a table (`r`), a view a materialized view (`m`
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from dataclasses import dataclass
@@ -64,14 +65,34 @@ def _as_language_has_it(table: pa.Table) -> tuple[pa.Table, tuple[SqlType, ...]]
     import pyarrow as pa
 
     types = tuple(_type_of(field.type) for field in table.schema)
-    columns = [column.cast(each.arrow()) for column, each in zip(table.columns, types, strict=True)]
+    columns = [_cast(column, each) for column, each in zip(table.columns, types, strict=True)]
     return pa.table(columns, names=[str(number) for number in range(len(columns))]), types
+
+
+def _cast(column: pa.ChunkedArray, sql_type: SqlType) -> pa.ChunkedArray | pa.Array:
+    import pyarrow as pa
+
+    try:
+        return column.cast(sql_type.arrow())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # a row, a map, an interval
+        return pa.array([None if each is None else _text(each) for each in column.to_pylist()], pa.string())
+
+
+def _text(value: object) -> str:
+    import pyarrow as pa
+
+    if isinstance(value, pa.MonthDayNano):
+        months, days, nanoseconds = value
+        return f"{months} mons {days} days {nanoseconds / 1e9:f} secs"
+    return json.dumps(value, default=str)
 
 
 def _type_of(arrow: pa.DataType) -> SqlType:
     import pyarrow.types as kinds
 
     if kinds.is_list(arrow):
+        if kinds.is_nested(arrow.value_type):
+            return t.VARCHAR
         # Lists of oids, for which there is no type here. Drivers know text[] by heart, and asyncpg asks for the other
         # types by a query that has such a list itself.
         return t.array(t.VARCHAR if kinds.is_int64(arrow.value_type) else _type_of(arrow.value_type))

@@ -7,6 +7,7 @@ memory limit. So a query runs where it can be killed, and under a limit of the o
 from __future__ import annotations
 
 import io
+import logging
 import os
 import resource
 import signal
@@ -30,7 +31,7 @@ from strandline.jobs.serve.results import array_texts, object_texts
 from strandline.jobs.sql.size import too_deep
 from strandline.jobs.sql.statements import parse
 from strandline.jobs.sql.syntax import Explain, Select
-from strandline.state_store.errors import StrandlineError
+from strandline.state_store.errors import InternalError, StrandlineError
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from strandline.jobs.serve.pull import PlannedPull
     from strandline.jobs.serve.terms import Terms
     from strandline.jobs.server.state.access import Token
+
+log = logging.getLogger("strandline.server")
 
 Form = Literal["objects", "ksql", "arrow"]
 """A body: JSON objects joined by commas, JSON arrays on lines of their own under ksqlDB's names, or an Arrow stream."""
@@ -223,6 +226,13 @@ def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> Non
                 pipe.send(Failed.of(error))
             except RecursionError:
                 pipe.send(Failed.of(too_deep(1, 1)))
+            except MemoryError:
+                raise  # what is left of the process is not to be trusted with the next query
+            except Exception:
+                # The process is as good as before. Would it end, the query were taken for one that needs too much.
+                log.exception("a query met a fault of Strandline's")
+                hint = "the server's log has the details; report it with the query"
+                pipe.send(Failed.of(InternalError("the query met a fault of Strandline's own", hint=hint)))
 
 
 def load() -> None:

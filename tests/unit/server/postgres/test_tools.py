@@ -177,3 +177,41 @@ def test_parameters_where_the_language_has_constants(tool: Session) -> None:
         cursor.execute(sql, ("hour", "year", "YYYY", "hot", "x", 1), prepare=True)
         found = cursor.fetchall()
     assert found == [(NOON.replace(minute=0, second=0, microsecond=0), 1714564800, 2024, "2024", "1", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT nosuch(1)", errors.UndefinedFunction),
+        ("SELECT pg_advisory_lock(1)", errors.UndefinedFunction),
+        ("SELECT nosuch(id) FROM by_id", errors.UndefinedFunction),
+        ("SELECT CAST(id AS money) FROM by_id", errors.UndefinedObject),
+        ("SELECT 1::money", errors.UndefinedObject),
+        ("SELECT nosuch FROM by_id", errors.UndefinedColumn),
+        ("SELECT id FROM nosuch", errors.UndefinedTable),
+    ],
+)
+def test_what_is_not_there_has_postgresqls_state(session: Session, query: str, error: type[psycopg.Error]) -> None:
+    with pytest.raises(error):
+        session.execute(query)
+
+
+def test_rows_and_intervals_are_texts(session: Session) -> None:
+    found = session.execute("SELECT ROW(1, 2), ARRAY[ROW(1, 2)], interval '1 day', NULL::interval").fetchone()
+    one = '{"element1": 1, "element2": 2}'
+    assert found == (one, f"[{one}]", "0 mons 1 days 0.000000 secs", None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("routines", "parameters", "triggers", "sequences", "domains", "check_constraints", "element_types"),
+        *("constraint_column_usage", "constraint_table_usage", "enabled_roles", "applicable_roles", "character_sets"),
+        *("table_privileges", "role_table_grants", "column_privileges", "role_column_grants"),
+    ],
+)
+def test_views_of_information_schema(session: Session, name: str) -> None:
+    found = session.execute(f"SELECT * FROM information_schema.{name}")
+    assert found.description
+    if name == "role_table_grants":
+        assert ("by_id", "SELECT") in [(row[4], row[5]) for row in found]
