@@ -93,7 +93,10 @@ def thin(instance: dg.DagsterInstance, now: dt.datetime, whole_days: float, days
     if isinstance(storage, SqliteEventLogStorage):
         # The same events once more, in a file of those without a run, of which no page reads any.
         with storage.run_connection(RUNLESS_RUN_ID) as found:
-            found.execute(SqlEventLogStorageTable.delete().where(_EVENTS.timestamp < whole))
+            copies = list(found.execute(sa.select(_EVENTS.id).where(_EVENTS.timestamp < whole)).scalars())
+        for some in _chunks(copies):
+            with storage.run_connection(RUNLESS_RUN_ID) as found:
+                found.execute(SqlEventLogStorageTable.delete().where(_EVENTS.id.in_(some)))
     return Thinned(len(events), len(results))
 
 
