@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from strandline.state_store.paths import LakePath
 
 
-COMPILER: Final = 5
+COMPILER: Final = 6
 """Raised with each change after which the plan of some definition, or its form in a file, is another one."""
 
 log = logging.getLogger("strandline")

@@ -188,7 +188,7 @@ def _check_own(call: exp.Anonymous, arguments: tuple[exp.Expression, ...]) -> No
 def _known(value: exp.Expression, condition: exp.Expr | None) -> exp.Expr:
     """FILTER's condition, and that the value is not NULL: IGNORE NULLS."""
     known = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
-    return known if condition is None else exp.And(this=exp.Paren(this=condition.copy()), expression=known)
+    return known if condition is None else where_both(condition, known).this
 
 
 def _condition(node: exp.Expr, typed: Infer) -> exp.Expression:

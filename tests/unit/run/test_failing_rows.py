@@ -446,6 +446,7 @@ FILTERED = (
     *("SUM(10 / n)", "COUNT_IF(10 / n > 1)", "COUNT_IF(DISTINCT 10 / n > 1)", "MIN(10 / n, 2)"),
     *("ARG_MAX(10 / n, id)", "MAX_BY(id, 10 / n, 2)", "ARG_MIN(10 / n, id, 2)", "ANY_VALUE(10 / n ORDER BY id)"),
     *("TOPK(10 / n, 2)", "QUANTILE_CONT(10 / n, [0.5])", "PRODUCT(10 / n)", "MEDIAN(DISTINCT 10 / n)"),
+    *("ARRAY_AGG(10 / n IGNORE NULLS)", "LAST_VALUE(10 / n IGNORE NULLS ORDER BY id)"),
 )
 
 
