@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlglot import exp
 
@@ -122,6 +122,8 @@ def _types(node: exp.Expr, known: dict[str, set[SqlType]]) -> Collection[SqlType
 
 A = TypeVar("A")
 
+_ALL_ROWS: Final = str(10**15)
+
 
 @dataclass(frozen=True)
 class Described:
@@ -165,7 +167,13 @@ class TypedQuestion:
         Raises:
             Refusal: a parameter is no value of its type, or there are more or fewer than the text has.
         """
-        return substituted(self.text, self.places, _values(parameters, self.oids, self.types, self.arrays))
+        values = _values(parameters, self.oids, self.types, self.arrays)
+        for spot in self.places:
+            if spot.is_count and parameters[spot.parameter - 1].value is None:
+                # LIMIT NULL is no limit, OFFSET NULL none either.
+                skips = self.text[: spot.begin].rstrip().upper().endswith("OFFSET")
+                values[spot.parameter - 1] = "0" if skips else _ALL_ROWS
+        return substituted(self.text, self.places, values)
 
     def with_each(self, value: Callable[[SqlType], str]) -> Substituted:
         """The text with a literal of its type in the place of each parameter."""

@@ -283,6 +283,14 @@ _WRITES: Final = re.compile(
     r"ALTER|ANALYZE|CALL|CLUSTER|COMMENT|CREATE|DELETE|DO|DROP|GRANT|IMPORT|INSERT|LOCK|MERGE|REASSIGN|REFRESH"
     r"|REINDEX|REVOKE|SECURITY|TRUNCATE|UPDATE|VACUUM"
 )
+_EXPLAINS: Final = re.compile(r"EXPLAIN\s*(\(|(ANALYZE|VERBOSE)\b)", re.I)
+_TAKEN: Final = {
+    "DECLARE": "DECLARE c CURSOR [WITH HOLD] FOR SELECT …: a cursor goes forward, and its rows stay as they are",
+    "FETCH": "FETCH 100 FROM c, or ALL, NEXT, FORWARD 100: a cursor goes forward",
+    "MOVE": "MOVE 100 IN c, or ALL, NEXT, FORWARD 100: a cursor goes forward",
+    "SET": "SET name = value, SET TIME ZONE, SET TRANSACTION ISOLATION LEVEL …",
+}
+"""Statements of which other forms are taken."""
 _QUERIES: Final = frozenset(("SELECT", "WITH", "VALUES", "TABLE", "EXPLAIN"))
 
 
@@ -309,6 +317,9 @@ def statements(text: str) -> list[SessionStatement]:
 
 def _command(text: str, begin: int) -> Command:
     word = re.split(r"\W", text, maxsplit=1)[0].upper()
+    if _EXPLAINS.match(text):
+        hint = "EXPLAIN SELECT …, which shows the plan as lines of text"
+        raise Refusal(SqlState.NOT_SUPPORTED, "EXPLAIN takes no options here", hint=hint, position=begin + 1)
     if word in _QUERIES or text.startswith("("):
         return Query()
     if word == "COPY":
@@ -324,6 +335,9 @@ def _command(text: str, begin: int) -> Command:
             hint=HOW_TO_WRITE,
             position=begin + 1,
         )
+    if word in _TAKEN:
+        message, hint = f"this {word} is not taken here", _TAKEN[word]
+        raise Refusal(SqlState.NOT_SUPPORTED, message, hint=hint, position=begin + 1)
     raise Refusal(
         SqlState.NOT_SUPPORTED if word else SqlState.SYNTAX,
         f"'{word or text[:20]}' begins no statement that is taken here",

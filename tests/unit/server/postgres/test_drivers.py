@@ -133,3 +133,25 @@ def test_a_declared_cursor_is_described_by_its_columns(session: Session) -> None
         cursor.execute("SELECT id, town FROM by_id ORDER BY id")
         assert [each.name for each in cursor.description or ()] == ["id", "town"]
         assert cursor.fetchmany(2) == [(0, "Rome"), (1, "Oslo")]
+
+
+def test_no_limit_is_null(session: Session) -> None:
+    """As mappers send it where nobody gives one."""
+    assert len(rows(session, "SELECT id FROM by_id LIMIT %s OFFSET %s", None, None)) == 10
+    assert rows(session, "SELECT id FROM by_id ORDER BY id LIMIT %s OFFSET %s", None, 8) == [(8,), (9,)]
+    assert rows(session, "SELECT id FROM by_id ORDER BY id LIMIT %s OFFSET %s", 1, None) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("DECLARE c SCROLL CURSOR FOR SELECT id FROM by_id", "this DECLARE is not taken"),
+        ("FETCH BACKWARD 1 FROM c", "this FETCH is not taken"),
+        ("SET ROLE me", "this SET is not taken"),
+        ("EXPLAIN (FORMAT JSON) SELECT id FROM by_id", "EXPLAIN takes no options"),
+        ("EXPLAIN ANALYZE SELECT id FROM by_id", "EXPLAIN takes no options"),
+    ],
+)
+def test_other_forms_of_what_is_taken(session: Session, text: str, message: str) -> None:
+    with pytest.raises(errors.FeatureNotSupported, match=message):
+        session.execute(text)
