@@ -66,8 +66,10 @@ class _Event:
     at: dt.datetime
 
 
-def thin(instance: dg.DagsterInstance, now: dt.datetime, whole_days: float, days: float) -> Thinned:
-    """Delete what is not kept any more.
+def thin(
+    instance: dg.DagsterInstance, now: dt.datetime, whole_days: float, days: float, *, dry_run: bool = False
+) -> Thinned:
+    """Delete what is not kept any more; with `dry_run` only count it.
 
     Args:
         now: in UTC, without a zone, as Dagster stores it.
@@ -81,6 +83,8 @@ def thin(instance: dg.DagsterInstance, now: dt.datetime, whole_days: float, days
     with storage.index_connection() as found:
         events = list(_superfluous(_events(found), whole, hourly))
         results = list(_superfluous(_results(found), whole, hourly))
+    if dry_run:
+        return Thinned(len(events), len(results))
     for some in _chunks(events):
         _delete(storage, some)
     for some in _chunks(results):
@@ -100,8 +104,11 @@ def thin(instance: dg.DagsterInstance, now: dt.datetime, whole_days: float, days
     return Thinned(len(events), len(results))
 
 
-def delete_runs(instance: dg.DagsterInstance, now: dt.datetime, jobs: Sequence[str], days: float) -> int:
-    """Delete the runs of some jobs that have ended, with their events; what they found of checks stays.
+def delete_runs(
+    instance: dg.DagsterInstance, now: dt.datetime, jobs: Sequence[str], days: float, *, dry_run: bool = False
+) -> int:
+    """Delete the runs of some jobs that have ended, with their events; what they found of checks stays. With `dry_run`
+    they are only counted.
 
     Args:
         now: in UTC, without a zone.
@@ -114,7 +121,8 @@ def delete_runs(instance: dg.DagsterInstance, now: dt.datetime, jobs: Sequence[s
     for job in jobs:
         chosen = RunsFilter(job_name=job, statuses=list(FINISHED_STATUSES), created_before=before)
         for record in instance.get_run_records(chosen):
-            instance.delete_run(record.dagster_run.run_id)
+            if not dry_run:
+                instance.delete_run(record.dagster_run.run_id)
             deleted += 1
     return deleted
 

@@ -119,6 +119,11 @@ _CRON = {
     "thin_history": "0 5 * * *",
 }
 _HOURLY: Final = ("health_checks", "expectations", "compact")
+_DONE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "compact": {"ops": {"compact_tables": {"config": {"dry_run": False}}}},
+    "thin_history": {"ops": {"thin_events": {"config": {"dry_run": False}}}},
+}
+"""{job that deletes: the configuration of its scheduled runs}. Launched by a person it says first what it would do."""
 # Before the drills, which restore what it has made.
 _BACKUP = {"backup": "0 2 * * *"}
 
@@ -153,6 +158,7 @@ def schedules(
             job=job,
             description=job.description,
             cron_schedule=crons[job.name],
+            run_config=_DONE.get(job.name),
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )
@@ -171,7 +177,7 @@ class Compaction(dg.Config):
     """What the job `compact` does."""
 
     tables: list[str] = Field(default_factory=list, description="Definitions or tables; none: the whole lake.")
-    dry_run: bool = Field(default=False, description=_DRY)
+    dry_run: bool = Field(default=True, description=f"{_DRY} The schedule does what is planned.")
 
 
 class Thinning(dg.Config):
@@ -180,6 +186,7 @@ class Thinning(dg.Config):
     whole_days: float = Field(default=1.0, gt=0, description="Every event is kept for so long.")
     days: float = Field(default=30.0, gt=0, description="The last of each hour is kept for so long; then the last one.")
     runs_days: float = Field(default=7.0, gt=0, description="Runs of hourly jobs are kept for so long.")
+    dry_run: bool = Field(default=True, description="Count what would be deleted. The schedule deletes it.")
 
 
 class Backup(dg.Config):
@@ -286,8 +293,8 @@ def thin_job() -> dg.JobDefinition:
     @dg.op(pool="history", description="Thins what was told outside of runs: see its configuration.")
     def thin_events(context: dg.OpExecutionContext, config: Thinning) -> None:
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
-        done = thin(context.instance, now, config.whole_days, config.days)
-        runs = delete_runs(context.instance, now, _HOURLY, config.runs_days)
+        done = thin(context.instance, now, config.whole_days, config.days, dry_run=config.dry_run)
+        runs = delete_runs(context.instance, now, _HOURLY, config.runs_days, dry_run=config.dry_run)
         context.add_output_metadata(
             {"events deleted": done.events, "results deleted": done.results, "runs deleted": runs}
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 
 import dagster as dg
@@ -100,12 +101,17 @@ def test_a_drain_makes_the_cheap_checks_and_not_the_dear_ones(repository: dg.Rep
 def test_compaction_reports_each_table_that_it_works_on_and_nothing_of_the_others(
     repository: dg.RepositoryDefinition, instance: dg.DagsterInstance, made: MadeLake
 ) -> None:
-    def observed(found: dg.RepositoryDefinition) -> set[dg.AssetKey]:
-        result = found.get_job("compact").execute_in_process(instance=instance)
+    def observed(found: dg.RepositoryDefinition, *, scheduled: bool = True) -> set[dg.AssetKey]:
+        (schedule,) = (each for each in found.schedule_defs if each.job_name == "compact")
+        with dg.build_schedule_context(instance, scheduled_execution_time=dt.datetime.now(dt.UTC)) as context:
+            (request,) = schedule.evaluate_tick(context).run_requests or ()
+        config = request.run_config if scheduled else {}
+        result = found.get_job("compact").execute_in_process(instance=instance, run_config=config)
         return {e.asset_observation_data.asset_observation.asset_key for e in result.get_asset_observation_events()}
 
     assert observed(repository) == set(), "an hour in which nothing is due leaves no event"
     brief = made.settings.model_copy(update={"retention": RetentionSettings(horizon_days=1e-9)})
+    assert observed(build(brief).get_repository_def(), scheduled=False) == set(), "a person is told the plan first"
     freed = observed(build(brief).get_repository_def())
     assert TOTALS in freed
     assert not [key for key in freed if key.path[0] == "changelogs"], "a changelog is its projection's table"

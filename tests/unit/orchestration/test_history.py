@@ -60,7 +60,8 @@ def test_a_day_is_kept_whole_then_an_event_an_hour_and_then_the_last(
     minutes += [dt.timedelta(minutes=each) for each in (20, 10)]
     for ago in sorted(minutes, reverse=True):
         tell(instance, ago)
-    assert thin(instance, NOW, 1.0, 90.0) == Thinned(4, 4)
+    assert thin(instance, NOW, 1.0, 90.0, dry_run=True) == Thinned(4, 4)
+    assert thin(instance, NOW, 1.0, 90.0) == Thinned(4, 4), "of which the dry run has deleted none"
     of_two_days_ago = [dt.timedelta(days=2, minutes=10), dt.timedelta(days=2, hours=1, minutes=10)]
     assert kept(instance) == [dt.timedelta(minutes=10), dt.timedelta(minutes=20), *of_two_days_ago]
     assert results(instance) == 4
@@ -103,7 +104,9 @@ def test_the_runs_of_hourly_jobs_go_after_a_week_and_what_they_found_stays(insta
     tell(instance, dt.timedelta(days=8), runs[0].run_id)
     soon = dt.datetime.now(dt.UTC).replace(tzinfo=None) + dt.timedelta(hours=1)
     assert delete_runs(instance, soon, ["health_checks"], 7.0) == 0
-    assert delete_runs(instance, soon + dt.timedelta(days=7), ["health_checks"], 7.0) == 1
+    later = soon + dt.timedelta(days=7)
+    assert delete_runs(instance, later, ["health_checks"], 7.0, dry_run=True) == 1
+    assert delete_runs(instance, later, ["health_checks"], 7.0) == 1
     assert {run.run_id for run in instance.get_runs()} == {run.run_id for run in runs[1:]}
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key([CHECK])
     assert latest[CHECK].evaluation is not None
