@@ -152,6 +152,8 @@ class Aggregates:
         argument = values.any()
         columns = values.of(*wanted)
         if argument.type not in wanted or not columns_of(argument):  # DuckDB orders by no constant
+            if not columns:
+                return Aggregate("COUNT", None, BIGINT)
             argument = self.pick.one(columns)
         kind = argument.type
         types = {

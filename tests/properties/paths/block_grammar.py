@@ -57,6 +57,8 @@ _FRAMES: Final = (
     "ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW",
     "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING EXCLUDE GROUP",
 )
+_PLAIN_FRAMES: Final = tuple(each for each in _FRAMES if "GROUP" not in each and "EXCLUDE" not in each)
+"""NTH_VALUE has no others yet."""
 _OF_PLACES: Final = (
     *("ROW_NUMBER", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"),
     *("SUM", "COUNT", "MIN", "MAX", "OTHERS", "OTHERS"),
@@ -270,7 +272,7 @@ class Blocks(Aggregates):
     def _placed(self, values: Expressions) -> Over:
         """A call without its partition and order."""
         function = self.pick.one(_OF_PLACES)
-        frame = self.pick.one(_FRAMES)
+        frame = self.pick.one(_FRAMES if function != "NTH_VALUE" else _PLAIN_FRAMES)
         match function:
             case "ROW_NUMBER":
                 return Over(function, None, BIGINT, (), ())
