@@ -107,7 +107,8 @@ class DamagedArrangements(Arrangements):
     def open(self, file: DataFile, columns: Sequence[str]) -> Arrangement | None:
         if self._draw.random() < 0.3:
             self._damage(self.folder / self._draw.choice([file.entry(), file.entry(columns)]))
-            self._opened.clear()
+            with self._lock:  # several tables are refreshed at once
+                self._opened.clear()
         return super().open(file, columns)
 
     def _damage(self, stored: Path) -> None:
