@@ -104,7 +104,9 @@ def _without_order(select: exp.Select, context: Context) -> exp.Select:
 
 
 class _Reader:
-    def __init__(self, select: exp.Select, context: Context) -> None:
+    def __init__(self, select: exp.Select, context: Context, *, nest_items: bool = False) -> None:
+        """Read FROM; `nest_items` says that more than the SELECT itself reads the items of its UNNEST."""
+        self._given = select
         select = with_subqueries_in_where(select)
         if context.kind is None:
             select = grouped_items(select)
@@ -113,7 +115,7 @@ class _Reader:
         windowed = select.args.get("time_window") is not None
         grouped = select.args.get("group") is not None
         self._joins = Joins(read_from(select, context), context, windowed=windowed, grouped=grouped)
-        if self._joins.expand and (windowed or repeats_rows(select)):
+        if self._joins.expand and (nest_items or windowed or repeats_rows(select)):
             self._joins.nest_items()
         self._inputs = self._joins.inputs
         nested = context.nested_in(self._inputs)
@@ -161,6 +163,11 @@ class _Reader:
         window, time = read_window(self._select, self._inputs, default_grace=grace)
         distinct = self._select.args.get("distinct") is not None
         self.shown = len(outputs)
+        if self._items_are_asked:
+            other = _Reader(self._given, self._context, nest_items=True)
+            found_again = other.block(order)
+            self.shown, self.order = other.shown, other.order
+            return found_again
         _check_names(order, self._select, outputs)
         outputs, self.order = read_order(order, outputs, self._typed, distinct=distinct)
         made = Block(
@@ -186,6 +193,13 @@ class _Reader:
         late = self._late_values(made)
         made = after_groups(made, late) if late else made
         return partitions_apart(made, self._analytic.partitions)
+
+    @property
+    def _items_are_asked(self) -> bool:
+        """True if a subquery is found by the items of UNNEST: a stage joins its inputs before it has the items."""
+        items = {each.name for each in self._joins.expand}
+        read = (each.on.find_all(exp.Column) for each in self._subqueries.froms if each.on is not None)
+        return any(not node.table and node.name in items for columns in read for node in columns)
 
     @property
     def _naming(self) -> Naming:

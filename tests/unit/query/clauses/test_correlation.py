@@ -91,6 +91,22 @@ def test_an_outer_join_of_a_stream_may_ask_for_what_reads_neither_side(
     assert unlike_text(select, duck) == ""
 
 
+_ITEMS = "FROM s CROSS JOIN UNNEST(s.tags) AS i (tag)"
+ITEMS_ASKED = [
+    f"SELECT s.k, i.tag {_ITEMS} WHERE i.tag IN (SELECT n FROM t)",
+    f"SELECT s.k, i.tag {_ITEMS} WHERE i.tag NOT IN (SELECT n FROM t WHERE n IS NOT NULL) AND s.v > 1",
+    f"SELECT s.k, i.tag {_ITEMS} WHERE EXISTS (SELECT 1 FROM t WHERE t.n = i.tag AND t.k = s.k)",
+    f"SELECT s.k, i.tag, (SELECT MAX(t.id) FROM t WHERE t.n = i.tag) AS m {_ITEMS}",
+    f"SELECT i.tag, COUNT(*) AS c {_ITEMS} WHERE i.tag IN (SELECT n FROM t) GROUP BY i.tag",
+    "SELECT s.k, i.tag FROM s LEFT JOIN UNNEST(s.tags) AS i (tag) ON TRUE WHERE i.tag IN (SELECT n FROM t) OR s.v > 1",
+]
+
+
+@pytest.mark.parametrize("select", ITEMS_ASKED)
+def test_a_subquery_may_read_the_items_of_unnest(select: str, duck: duckdb.DuckDBPyConnection) -> None:
+    assert unlike_text(select, duck) == ""
+
+
 @pytest.mark.parametrize(("select", "meant"), SAID_OTHERWISE)
 def test_rows_of_values_are_compared_with_the_row_of_a_subquery(
     select: str, meant: str, duck: duckdb.DuckDBPyConnection
