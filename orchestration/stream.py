@@ -183,10 +183,11 @@ class Progress:
 
 
 def costs_metadata(costs: DayCosts) -> dict[str, float]:
-    """What the refreshes of a view take a day, and would at other targets. Labels must not change: Dagster plots each
-    over time."""
+    """What the refreshes of a view take a day, would take at other targets, and ask of an object store. Labels must not
+    change: Dagster plots each over time."""
     found = {} if costs.seconds is None else {"refresh seconds a day": costs.seconds}
     others = {target: seconds for target, seconds in (costs.at or {}).items() if target != "none"}
+    found |= {f"refresh requests a day: {verb}": number for verb, number in (costs.requests or {}).items()}
     return found | {f"refresh seconds a day at FRESHNESS {target} s": seconds for target, seconds in others.items()}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strandline.state_store.errors import KeyRefused
+from strandline.state_store.storage_verbs import counting_along
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -309,7 +310,7 @@ def side_by_side(read: Callable[[_Key], _Read], keys: Iterable[_Key], where: Lak
     """
     if isinstance(where, Location):
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="read") as pool:
-            yield from pool.map(read, keys)
+            yield from pool.map(counting_along(read), keys)
     else:
         yield from map(read, keys)
 

@@ -10,18 +10,23 @@ was removed is not begun again by a late writer. An object store has only keys, 
 The requests of this process to object stores are counted by verb and outcome: of the process, not of a storage: a path
 that travels to another process opens a storage of its own there, and one run has many. What obstore tries again by
 itself counts once, a listing too, however many pages it has; what the JVM asks for counts nowhere.
+
+They are counted for a unit of work too, such as the refresh of a table: those that its thread makes, and those that it
+has made by others (`counting_along`). What several units read, and one keeps for all, counts for the one that asks.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -162,8 +167,11 @@ class _RequestTally:
 
     def count(self, verb: str, outcome: str) -> None:
         """A request was answered, or failed."""
+        unit = _UNIT.get()
         with self._lock:
             self._counts[verb, outcome] += 1
+            if unit is not None:
+                unit[verb, outcome] += 1
 
     def so_far(self) -> Requests:
         """All that were counted since the process began."""
@@ -174,5 +182,44 @@ class _RequestTally:
         """Those that were counted after `before` was taken."""
         return self.so_far() - before
 
+    @contextmanager
+    def of_unit(self) -> Iterator[Requests]:
+        """Count the requests of the block, of all threads of it. Those of a unit in it are its own too, at its end."""
+        above, mine = _UNIT.get(), Requests()
+        token = _UNIT.set(mine)
+        try:
+            yield mine
+        finally:
+            _UNIT.reset(token)
+            if above is not None:
+                with self._lock:
+                    above.update(mine)
 
+
+_UNIT: Final[ContextVar[Requests | None]] = ContextVar("unit of work", default=None)
 REQUESTS: Final = _RequestTally()
+
+_Key = TypeVar("_Key")
+_Found = TypeVar("_Found")
+
+
+def counting_along(read: Callable[[_Key], _Found]) -> Callable[[_Key], _Found]:
+    """The function for other threads: what it asks for counts for the unit of work of the caller of this."""
+    unit = _UNIT.get()
+
+    def counted(key: _Key) -> _Found:
+        token = _UNIT.set(unit)
+        try:
+            return read(key)
+        finally:
+            _UNIT.reset(token)
+
+    return counted
+
+
+def by_verb(requests: Requests) -> dict[str, int]:
+    """{verb: how many}, of every outcome: an object store counts what failed as well."""
+    found: Counter[str] = Counter()
+    for (verb, _), number in requests.items():
+        found[verb] += number
+    return dict(sorted(found.items()))

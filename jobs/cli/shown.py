@@ -215,7 +215,9 @@ def _assured(each: Assurance) -> tuple[str, ...]:
     spent = f", {each.seconds_a_day:g} s a day" if each.seconds_a_day is not None else ""
     at = each.seconds_a_day_at or {}
     other = f" ({at['60']:g} at a minute, {at['3600']:g} at an hour)" if spent and at else ""
-    return each.view, proved, fresh, drilled, backed_up, f"{sized(each.bytes)}{spent}{other}", each.why
+    requests = sum((each.requests_a_day or {}).values())
+    asked = f", {requests:,.0f} requests a day" if requests else ""
+    return each.view, proved, fresh, drilled, backed_up, f"{sized(each.bytes)}{spent}{other}{asked}", each.why
 
 
 def _word(holds: bool | None) -> str:

@@ -139,6 +139,8 @@ class TableReport:
             the view; None where no row is ever late.
         early: the events that looked up a table before it had a row.
         costs: of a view's refreshes by changes; None where there were none.
+        requests: {verb: requests to an object store} of a view's refreshes, with those of its inner stages; none of a
+            lake on a disk, and those of the JVM are not known.
     """
 
     name: str
@@ -157,6 +159,7 @@ class TableReport:
     late: int | None = None
     early: tuple[EarlyEvents, ...] = ()
     costs: RefreshCosts | None = None
+    requests: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ event log does.
 | right | its last proof: every row computed again (`strandline verify --deep`, Dagster's proofs) |
 | fresh | what waits above it, against its FRESHNESS |
 | recoverable | the last drill of each kind, and the newest backup that has its table |
-| cost | the bytes of its table and of its inner stages; the seconds of the last run's refreshes, for a day |
+| cost | the bytes of its table and of its inner stages; the seconds and requests of the last run's refreshes, a day |
 
 What retention has taken from a log is known from its table's log. Nothing here reads rows: each answer is a note that
 somebody has left, or a commit.
@@ -70,6 +70,8 @@ class Assurance:
         bytes: of its table and its inner stages, those that it shares among them.
         seconds_a_day: that its refreshes take, as in the last continuous run.
         seconds_a_day_at: {FRESHNESS in seconds, `none` for a view without: what they would take}, by the same run.
+        requests_a_day: {verb: requests to an object store} of its refreshes and those of its inner stages, as in that
+            run; none of a lake on a disk.
         why: what keeps the view from going on, or else what is wrong with the first of these that is.
     """
 
@@ -86,6 +88,7 @@ class Assurance:
     bytes: int
     seconds_a_day: float | None
     seconds_a_day_at: dict[str, float] | None
+    requests_a_day: dict[str, float] | None
     why: str
 
     def as_json(self) -> dict[str, Any]:
@@ -150,6 +153,7 @@ class _Found:
             bytes=self._bytes(view),
             seconds_a_day=costs.seconds,
             seconds_a_day_at=costs.at,
+            requests_a_day=costs.requests,
             why=next((each for each in reasons if each), ""),
         )
 
@@ -181,7 +185,7 @@ class _Found:
         if view.pipeline not in self._beats:
             self._beats[view.pipeline] = read_beat(self._lake, view.pipeline)
         beat = self._beats[view.pipeline]
-        return DayCosts(None, None) if beat is None else day_costs(beat, view.name)
+        return DayCosts() if beat is None else day_costs(beat, view.name)
 
 
 @dataclass(frozen=True)
@@ -191,19 +195,23 @@ class DayCosts:
     Attributes:
         seconds: as in the run.
         at: {FRESHNESS in seconds, `none` for a view without: what they would take}.
+        requests: {verb: requests to an object store}; none of a lake on a disk.
     """
 
-    seconds: float | None
-    at: dict[str, float] | None
+    seconds: float | None = None
+    at: dict[str, float] | None = None
+    requests: dict[str, float] | None = None
 
 
 def day_costs(run: Heartbeat, table: str) -> DayCosts:
     """What the refreshes of a table cost a day, by a continuous run."""
     found = next((each for each in run.tables if each.name == table), None)
     if run.mode != "continuous" or _lasted(run) < LEAST_RUN_SECONDS or found is None:
-        return DayCosts(None, None)
+        return DayCosts()
     at = found.costs.seconds_a_day(_lasted(run), run.micro_batches) if found.costs is not None else None
-    return DayCosts(round(found.seconds / _lasted(run) * DAY_SECONDS, 1), at)
+    days = _lasted(run) / DAY_SECONDS
+    requests = {verb: round(number / days, 1) for verb, number in found.requests.items()}
+    return DayCosts(round(found.seconds / days, 1), at, requests)
 
 
 def _lasted(run: Heartbeat) -> float:

@@ -26,7 +26,7 @@ from strandline.jobs.run.heartbeat import SILENT_SECONDS
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import StoreError
-from strandline.state_store.storage_verbs import REQUESTS, Requests
+from strandline.state_store.storage_verbs import REQUESTS, Requests, by_verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +68,8 @@ class PipelineMetrics:
         self._inserted = self._counter("rows_inserted", "Rows inserted into a table")
         self._deleted = self._counter("rows_deleted", "Rows deleted from a table; a changed row counts as both")
         self._spent = self._counter("refresh_seconds", "Time spent on refreshes of a table")
+        text = "Requests to an object store by refreshes of a table; those of the JVM are not among them"
+        self._asked = self._counter("refresh_requests", text, "verb")
         self._letters = self._counter("dead_letters", "Rows and records that were kept aside")
         self.registry.register(self)
 
@@ -100,6 +102,8 @@ class PipelineMetrics:
             self._committed(commit.table, "ingest", commit.rows, 0)
         for stage in done.refreshed.stages:
             self._spent.labels(self._pipeline, stage.table).inc(stage.seconds)
+            for verb, number in by_verb(stage.requests).items():
+                self._asked.labels(self._pipeline, stage.table, verb).inc(number)
             self._steps.labels(self._pipeline, "plan").observe(stage.planned_seconds)
             self._steps.labels(self._pipeline, "maintain").observe(stage.seconds - stage.planned_seconds)
             if stage.version is not None:

@@ -50,6 +50,7 @@ from strandline.state_store.commits import ReachedNotes
 from strandline.state_store.delta import reader
 from strandline.state_store.delta.log import now_ms
 from strandline.state_store.errors import InputReplaced, StrandlineError
+from strandline.state_store.storage_verbs import Requests, by_verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -108,12 +109,13 @@ def logged(batch: MicroBatch) -> None:
 
 @dataclass
 class TableTally:
-    """The rows inserted and deleted in one table so far, and the seconds spent."""
+    """The rows inserted and deleted in one table so far, and the seconds and the requests to an object store for it."""
 
     inserted: int = 0
     deleted: int = 0
     seconds: float = 0.0
     costs: CostFit = field(default_factory=CostFit)
+    requests: Requests = field(default_factory=Requests)
 
 
 @dataclass
@@ -122,14 +124,28 @@ class Tallies:
 
     by_table: dict[str, TableTally] = field(default_factory=dict)
 
-    def add(self, table: str, inserted: int, deleted: int, seconds: float, taken: int | None = None) -> None:
-        """Args: `taken`: rows of the changes that a refresh took in; None: it was none, or computed all rows."""
+    def add(
+        self,
+        table: str,
+        inserted: int,
+        deleted: int,
+        seconds: float,
+        taken: int | None = None,
+        requests: Requests | None = None,
+    ) -> None:
+        """Add what was done to a table.
+
+        Args:
+            taken: rows of the changes that a refresh took in; None: it was none, or computed all rows.
+            requests: that it made to an object store; None: they are not counted.
+        """
         tally = self.by_table.setdefault(table, TableTally())
         tally.inserted += inserted
         tally.deleted += deleted
         tally.seconds += seconds
         if taken is not None:
             tally.costs.add(taken, seconds)
+        tally.requests.update(requests or {})
 
     def report(self, table: str, path: LakePath, late: int | None, stages: Iterable[str]) -> TableReport | None:
         """The table's report; None while it has no commit.
@@ -143,9 +159,11 @@ class Tallies:
             return None
         tally = self.by_table.get(table, TableTally())
         seconds = round(tally.seconds, 3)
-        of_stages = (self.by_table[each].costs for each in stages if each in self.by_table and each != table)
+        of_stages = [self.by_table[each] for each in stages if each in self.by_table and each != table]
         made = report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
-        return replace(made, costs=RefreshCosts.of(tally.costs, of_stages))
+        requests = sum((each.requests for each in of_stages), tally.requests)
+        costs = RefreshCosts.of(tally.costs, (each.costs for each in of_stages))
+        return replace(made, costs=costs, requests=by_verb(requests))
 
 
 # How long a drain may not notice that it is to stop; one that ends by itself is noticed at once.
@@ -365,7 +383,7 @@ class PipelineStream:
             done = refresh_all(self.context, without(self.levels, waiting), stopped)
         for result in done.stages:
             taken = result.taken if result.version is not None else None
-            self.tallies.add(result.table, result.inserted, result.deleted, result.seconds, taken)
+            self.tallies.add(result.table, result.inserted, result.deleted, result.seconds, taken, result.requests)
         for view, error in done.failures.items():
             if not (view in self.rebuilding and isinstance(error, InputReplaced)):
                 log.error("view '%s' stopped: %s", view, error)

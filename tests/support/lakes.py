@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 
+from strandline.jobs.model.settings import Settings, StorageSettings, load_settings
 from strandline.state_store.paths import LakePath, Location, within
 from strandline.state_store.storage import open_storage
 from tests.support.s3_server import BUCKET, S3Server
@@ -15,6 +16,19 @@ from tests.support.s3_server import BUCKET, S3Server
 def s3_folder(server: S3Server) -> Location:
     """A folder of its own on the test's S3."""
     return Location(open_storage(f"s3://{BUCKET}/{uuid4().hex}", server.options()))
+
+
+def s3_settings(server: S3Server, **sections: object) -> Settings:
+    """The settings of a lake of its own on the test's S3."""
+    options = server.options()
+    given = {
+        "endpoint": options.endpoint,
+        "region": options.region,
+        "access_key_id": options.access_key_id,
+        "secret_access_key": options.secret_access_key,
+        "allow_http": True,
+    }
+    return load_settings(lake=str(s3_folder(server)), storage=StorageSettings.model_validate(given), **sections)
 
 
 def s3_environment(server: S3Server, lake: LakePath) -> dict[str, str]:

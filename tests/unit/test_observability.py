@@ -15,7 +15,6 @@ import promql_parser as promql
 import pytest
 import yaml
 from fastapi.testclient import TestClient
-from obstore.store import MemoryStore
 
 from infra.house.plan import ROOT
 from infra.ports import free_port
@@ -28,7 +27,8 @@ from strandline.jobs.server.app import application
 from strandline.jobs.server.state.access import ServerOptions
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.layout import LakeLayout
-from strandline.state_store.storage_objects import ObjectStorage
+from tests.support.lakes import s3_settings
+from tests.support.s3_server import S3Server
 from tests.support.scraped import Scrape, parsed, scrape
 from tests.support.waiting import wait_until
 
@@ -76,15 +76,24 @@ QUERIES = tuple(_queries())
 
 
 @pytest.fixture(scope="module")
-def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
-    """All samples of a pipeline's and a server's `/metrics`, at work on one lake."""
+def of_s3(s3_server: S3Server) -> Scrape:
+    """The samples of a pipeline whose lake lies in an object store."""
+    settings = s3_settings(s3_server, metrics=MetricsSettings(port=free_port()))
+    list(Interpreter(settings, "shop").run(DEFINITIONS + "INSERT INTO sales VALUES ('a', 1);"))
+    port, found = settings.metrics.port or 0, list[Scrape]()
+    drain(settings, "shop", watch=lambda _: found.append(scrape(port)), in_driver=True)
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory, of_s3: Scrape) -> Scrape:
+    """All samples of a pipeline's and a server's `/metrics`, at work on one lake, and those of an object store."""
     folder = tmp_path_factory.mktemp("observed")
     settings = load_settings(lake=folder / "lake", metrics=MetricsSettings(port=free_port()))
     list(Interpreter(settings, "shop").run(DEFINITIONS + "INSERT INTO sales VALUES ('a', 1);"))
     drain(settings, "shop", in_driver=True)  # what follows is taken in as changes
     list(Interpreter(settings, "shop").run("INSERT INTO sales VALUES ('b', 2);"))
     open_log(settings, LakeLayout(settings.lake)).produce("sales", [Record(None, b"{", 0)])
-    ObjectStorage(MemoryStore(), "s3://bucket/lake").create("a", b"1")  # type: ignore[arg-type]
     found: list[Scrape] = []
 
     def look(_batch: MicroBatch) -> None:
@@ -102,7 +111,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
             wait_until(lambda path=path: client.get(path).status_code == 200, "no row")  # type: ignore[misc]
         wait_until(lambda: 'replica_version{view="by_shop"}' in client.get("/metrics").text, "no replica")
         of_server = parsed(client.get("/metrics").text)
-    return {**of_pipeline, **of_server}
+    return {**of_s3, **of_pipeline, **of_server}
 
 
 def _selectors(node: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:

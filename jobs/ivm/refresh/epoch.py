@@ -29,6 +29,7 @@ from strandline.state_store.commits import REBUILD
 from strandline.state_store.delta.log import read_record
 from strandline.state_store.digest import Digest
 from strandline.state_store.errors import InputReplaced
+from strandline.state_store.storage_verbs import Requests
 from strandline.state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class StageResult:
         began: seconds since the epoch, by the clock of the process that did it.
         planned_seconds: of `seconds`, until it was known what to take in.
         taken: rows of the changes that it took in; None: all rows were computed, or a commit does not say how many.
+        requests: to an object store, in those seconds.
     """
 
     table: str
@@ -80,6 +82,7 @@ class StageResult:
     began: float = field(default=0.0, compare=False)
     planned_seconds: float = field(default=0.0, compare=False)
     taken: int | None = None
+    requests: Requests = field(default_factory=Requests, compare=False)
 
 
 @dataclass(frozen=True)

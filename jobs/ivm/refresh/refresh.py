@@ -45,6 +45,7 @@ from strandline.state_store.delta.heads import note, set_aside
 from strandline.state_store.delta.stored_table import StoredTable
 from strandline.state_store.errors import CorruptState, VersionGone
 from strandline.state_store.failpoints import failpoint
+from strandline.state_store.storage_verbs import REQUESTS
 from strandline.state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
@@ -95,17 +96,18 @@ def refresh_stage(
         VersionGone: an input's history no longer reaches back to the recorded version.
     """
     at, began = time.time(), time.monotonic()
-    result = missing_input(stage, heads) if ready is None else None
-    planned_at = time.monotonic()
-    if ready is not None:
-        result = _run(context, heads, ready, untouched=untouched)
-    elif result is None:
-        head = _ensured(context, heads, stage, owner)
-        epoch = planned(context, stage, owner, head, spans_of(stage, owner, heads, head, upto or {}), refresh)
+    with REQUESTS.of_unit() as requests:
+        result = missing_input(stage, heads) if ready is None else None
         planned_at = time.monotonic()
-        result = epoch if isinstance(epoch, StageResult) else _run(context, heads, epoch, untouched=untouched)
+        if ready is not None:
+            result = _run(context, heads, ready, untouched=untouched)
+        elif result is None:
+            head = _ensured(context, heads, stage, owner)
+            epoch = planned(context, stage, owner, head, spans_of(stage, owner, heads, head, upto or {}), refresh)
+            planned_at = time.monotonic()
+            result = epoch if isinstance(epoch, StageResult) else _run(context, heads, epoch, untouched=untouched)
     seconds, planned_seconds = time.monotonic() - began, planned_at - began
-    return replace(result, seconds=seconds, began=at, planned_seconds=planned_seconds)
+    return replace(result, seconds=seconds, began=at, planned_seconds=planned_seconds, requests=requests)
 
 
 def refresh_decided(

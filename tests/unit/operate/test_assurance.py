@@ -83,12 +83,14 @@ def test_a_backup_counts_for_the_tables_that_it_has(made: MadeLake, tmp_path: Pa
 
 def test_what_a_view_costs_a_day_is_of_its_last_continuous_run(made: MadeLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = TableReport("totals", 1, 1, 1, 1, 1, 0, 3.0, {}, {}, "delta", "", "", costs=RefreshCosts(50, 0.04, 1.0))
+    table = replace(table, requests={"get": 100, "put": 50})
     ours = process(os.getpid())
     assert ours is not None
     run = Heartbeat("shop", "continuous", ours, 0, 100_000, None, None, 100, {}, {}, (table,))
     monkeypatch.setattr(assurance, "read_beat", lambda *_: run)
     found = of(made)
     assert found.seconds_a_day == 2592.0
+    assert found.requests_a_day == {"get": 86_400.0, "put": 43_200.0}
     assert found.seconds_a_day_at == {"none": 4320.0, "1": 4320.0, "60": 921.6, "600": 869.8, "3600": 865.0}
     assert of(made, "owned").seconds_a_day_at is None, "another view"
     for other in (replace(run, mode="drain"), replace(run, at=50_000)):

@@ -182,13 +182,15 @@ def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
 
 
 def test_what_a_view_costs_a_day_is_plotted_with_what_it_would_cost_at_other_targets() -> None:
-    costs = DayCosts(1_440.0, {"none": 1_440.0, "60": 24.0, "600": 3.0})
+    costs = DayCosts(1_440.0, {"none": 1_440.0, "60": 24.0, "600": 3.0}, {"get": 8.0, "put": 4.0})
     assert stream_module.costs_metadata(costs) == {
         "refresh seconds a day": 1_440.0,
+        "refresh requests a day: get": 8.0,
+        "refresh requests a day: put": 4.0,
         "refresh seconds a day at FRESHNESS 60 s": 24.0,
         "refresh seconds a day at FRESHNESS 600 s": 3.0,
     }
-    assert stream_module.costs_metadata(DayCosts(None, None)) == {}, "a run of some seconds says little of a day"
+    assert stream_module.costs_metadata(DayCosts()) == {}, "a run of some seconds says little of a day"
 
 
 def test_a_topic_that_dagster_does_not_know_yet_is_left_out(bench: Bench) -> None:
