@@ -325,9 +325,13 @@ class Blocks(Aggregates):
         items = Items(array, self.pick.chance(40))
         join, on = self.pick.one([(",", None), ("CROSS JOIN", None), ("LEFT JOIN", Constant(True, BOOLEAN))])
         inputs = (first, Input("u", items, join, on))
+        other = self.pick.one(self.sources)
+        its = self.pick.one([each for each in Input("z", other).columns if each.type == INT])
+        asked = f"u.item {self.pick.one(['IN', 'IN', 'NOT IN'])} (SELECT {its.sql} FROM {other.name} AS z)"
+        asks = Subquery(asked) if self.pick.chance(30) else None
         if self.pick.chance(30):
-            return self.grouped_by(inputs)
-        return self.projected(inputs)
+            return replace(self.grouped_by(inputs), first=asks)
+        return self.projected(inputs, asks)
 
     def asof(self) -> Block:
         """ASOF JOIN: the nearest row of a source by a number or a time, beside an equality."""

@@ -50,7 +50,7 @@ class Items:
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        return (("item", INT), *((("place", BIGINT),) if self.numbered else ()))
+        return (("item", INT), *((("place", INT),) if self.numbered else ()))
 
 
 @dataclass(frozen=True)
