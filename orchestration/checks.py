@@ -28,6 +28,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.expect.expectations import Verdict, validate, write_docs
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model.definitions import Definition, Expectation, InsertQuery, Ownership, Source, View
+from strandline.jobs.model.forecast import PROOF, Forecast, Forecasts, whole
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.health_checks import HEALTH_CHECKS, HealthChecks, Waiting
 from strandline.jobs.operate.recovery.drill_history import DrillResult, record
@@ -212,18 +213,27 @@ def _proofs(
     )
     def proofs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         lake = LakeLayout(settings.lake)
-        catalog = Catalog(lake)
+        catalog, forecasts = Catalog(lake), Forecasts(lake)
+        selection = {view.name: _selected(context, translator.key_of(view.name)) for view in views}
+        foreseen = {name: forecasts.of(PROOF, name) for name, selected in selection.items() if selected}
+        context.log.info("These proofs will take: %s", whole(foreseen.values()))
         for view in views:
-            key = translator.key_of(view.name)
-            selected = _selected(context, key)
+            key, selected = translator.key_of(view.name), selection[view.name]
             began = time.monotonic()
             verdicts = list(prove(view, settings, catalog, lake)) if selected else []
-            took = {"proof seconds": round(time.monotonic() - began, 3)}  # of all of them: what the next will take
+            took = {"proof seconds": round(time.monotonic() - began, 3)}  # of all of them
+            if selected:
+                took |= _foreseen("proof", foreseen[view.name])
             for verdict in verdicts:
                 if verdict.check in selected:
                     yield result_of(verdict, key, took)
 
     return proofs
+
+
+def _foreseen(what: str, forecast: Forecast) -> dict[str, float]:
+    """The forecast as it stands beside what was measured then; nothing where nothing was known."""
+    return {} if forecast.seconds is None else {f"{what} seconds, forecast": forecast.seconds}
 
 
 def _spec(view: View, name: str, description: str, translator: Translator) -> dg.AssetCheckSpec:
@@ -265,7 +275,9 @@ def pipeline_drills(
     )
     def drills(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = sorted(context.op_execution_context.selected_asset_check_keys)
-        backup = _standing_backup(settings)
+        backup, forecasts = _standing_backup(settings), Forecasts(LakeLayout(settings.lake))
+        foreseen = {key: forecasts.of(names[key.name], keys[key.asset_key]) for key in selected}
+        context.log.info("These drills will take: %s", whole(foreseen.values()))
         for key in selected:
             (drill,) = plan_drills(settings, [keys[key.asset_key]], [names[key.name]])
             done = run_drill(settings, drill, backup=backup)
@@ -279,7 +291,7 @@ def pipeline_drills(
                     f"digest equal: {done.drill}": float(done.digest_equal is True),
                 }
                 context.op_execution_context.log_event(dg.AssetObservation(key.asset_key, metadata=observed))
-            yield _result(done, key)
+            yield _result(done, key, foreseen[key])
 
     return drills
 
@@ -297,14 +309,17 @@ def _check_of(scenario: str) -> str:
     return f"drill_{identifier(scenario.replace('-', '_'))}"
 
 
-def _result(done: DrillResult, key: dg.AssetCheckKey) -> dg.AssetCheckResult:
+def _result(done: DrillResult, key: dg.AssetCheckKey, foreseen: Forecast) -> dg.AssetCheckResult:
     """The result in Dagster's form. A loss that could not be staged is not green: it warns, and says why."""
     metadata: dict[str, Any] = {
         "target seconds": done.target_seconds,
         "lost versions": done.rpo_versions,
         "lost rows": done.rpo_rows,
         "rows": done.rows,
+        **_foreseen("drill", foreseen),
     }
+    if done.seconds is not None:
+        metadata["drill seconds"] = done.seconds
     if done.rto_seconds is not None:
         metadata["recovery seconds"] = done.rto_seconds
     if done.digest_equal is not None:

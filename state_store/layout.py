@@ -133,6 +133,9 @@ class LakeLayout:
     def proof(self, name: str) -> LakePath:
         return self.root / "proved" / f"{safe_name(name)}.json"
 
+    def measured(self, kind: str) -> LakePath:
+        return self.root / "measured" / safe_name(kind)
+
     def data_docs(self, name: str) -> LakePath:
         return self.root / "data_docs" / f"{safe_name(name)}.html"
 

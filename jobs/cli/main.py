@@ -185,10 +185,11 @@ def verify(
     with exit_codes():
         settings = load_settings()
         name_map = name_map_in(settings)
+        took: dict[str, float] = {}
         with shown_steps(name_map, begins=False) as steps:
-            checks = verify_tables(settings, name_map.all_stored(names or ()), deep=deep, steps=steps)
+            checks = verify_tables(settings, name_map.all_stored(names or ()), deep=deep, steps=steps, took=took)
         if deep:
-            keep_proofs(settings, checks)
+            keep_proofs(settings, checks, took)
         if not show(localized(checks, name_map, "table", "what", "hint"), json=json):
             raise typer.Exit(BROKEN)
 

@@ -163,7 +163,7 @@ def drill(
     with exit_codes():
         from strandline.jobs.cli.shown import show_drill_plan, show_drills
         from strandline.jobs.operate.recovery.drill_history import record
-        from strandline.jobs.operate.recovery.scenarios import plan_drills, run_drill
+        from strandline.jobs.operate.recovery.scenarios import plan_drills, run_drill, with_forecasts
         from strandline.state_store.errors import DiskFailed, StorageDenied
         from strandline.state_store.layout import LakeLayout
 
@@ -171,7 +171,8 @@ def drill(
         name_map = name_map_in(settings)
         plan = plan_drills(settings, name_map.all_stored(names or ()), scenario or (), target)
         if dry_run:
-            show_drill_plan(localized(plan, name_map, "view"), json=json)
+            foreseen = with_forecasts(plan, LakeLayout(settings.lake))
+            show_drill_plan(localized(foreseen, name_map, "view"), json=json)
             return
         saved = None if source is None else _path(settings, source)
         results = []

@@ -20,6 +20,7 @@ from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.cli.command import localized, name_map_in
 from strandline.jobs.cli.output import CommandOutput, say, show_json
 from strandline.jobs.model.definitions import View
+from strandline.jobs.model.forecast import whole
 from strandline.jobs.operate.assurance import assurances, log_costs
 from strandline.jobs.operate.verify.findings import Check, counted, note_proofs, sized
 from strandline.jobs.operate.watch import acknowledgements, alerts
@@ -29,7 +30,7 @@ from strandline.state_store.delta.log import now_ms
 from strandline.state_store.layout import LakeLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.assurance import Assurance
@@ -45,11 +46,13 @@ def show_drill_plan(plan: Sequence[Drill], *, json: bool) -> None:
         show_json([each.as_json() for each in plan])
         return
     targets = {each.scenario: each.target_seconds for each in plan}
+    forecasts = {name: whole(each.forecast for each in plan if each.scenario == name) for name in targets}
     # Drills are made of everything: whoever asks for the status does without.
     from strandline.jobs.operate.recovery.scenarios import scenario
 
-    rows = [(name, scenario(name).what, f"{seconds:g}") for name, seconds in targets.items()]
-    CommandOutput().write(Rows(("scenario", "what is lost", "target s"), rows))
+    rows = [(name, scenario(name).what, f"{target:g}", str(forecasts[name])) for name, target in targets.items()]
+    CommandOutput().write(Rows(("scenario", "what is lost", "target s", "will take"), rows))
+    print(f"all of them will take: {whole(each.forecast for each in plan)}")
     views = list(dict.fromkeys(each.view for each in plan))
     print(f"each of {counted(len(views), 'view')}: {', '.join(views)}")
 
@@ -233,11 +236,11 @@ def _ago(seconds: float | None) -> str:
     return f"{seconds:.0f} s ago"
 
 
-def keep_proofs(settings: Settings, checks: Sequence[Check]) -> None:
-    """Keep in the lake what deep checks came to, view by view."""
+def keep_proofs(settings: Settings, checks: Sequence[Check], took: Mapping[str, float]) -> None:
+    """Keep in the lake what deep checks came to and took, view by view."""
     lake = LakeLayout(settings.lake)
     views = [each for each in Catalog(lake).definitions() if isinstance(each, View)]
-    note_proofs(lake, views, checks, now_ms())
+    note_proofs(lake, views, checks, now_ms(), took)
 
 
 def show_logs(settings: Settings, *, json: bool) -> None:

@@ -54,6 +54,15 @@ class CostFit:
         self.seconds += seconds
         self.rows_seconds += rows * seconds
 
+    @property
+    def _spread(self) -> float:
+        return self.rows_squared - self.rows * self.rows / self.refreshes
+
+    @property
+    def has_spread(self) -> bool:
+        """True if there are refreshes of different sizes, so that something tells what a row costs."""
+        return self.refreshes > 0 and self._spread > 1e-9 * self.rows_squared
+
     def by_row(self) -> float:
         """The seconds of a row, from 0 to what leaves nothing fixed.
 
@@ -61,10 +70,9 @@ class CostFit:
         """
         if not self.rows:
             return 0.0
-        spread = self.rows_squared - self.rows * self.rows / self.refreshes
-        if spread <= 1e-9 * self.rows_squared:
+        if not self.has_spread:
             return 0.0
-        slope = (self.rows_seconds - self.rows * self.seconds / self.refreshes) / spread
+        slope = (self.rows_seconds - self.rows * self.seconds / self.refreshes) / self._spread
         return min(max(slope, 0.0), self.seconds / self.rows)
 
 

@@ -25,6 +25,7 @@ from strandline.jobs.catalog.relations import stage_tables
 from strandline.jobs.ingest.topics import open_log
 from strandline.jobs.model import tables
 from strandline.jobs.model.definitions import Ownership, Source, View
+from strandline.jobs.model.forecast import PROOF, Forecasts
 from strandline.jobs.model.report import DAY_SECONDS, LEAST_RUN_SECONDS
 from strandline.jobs.operate.health_checks import Hindrances, Waiting
 from strandline.jobs.operate.recovery.drill_history import history
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from strandline.jobs.model.forecast import Forecast, Whole
     from strandline.jobs.model.settings import Settings
     from strandline.jobs.operate.recovery.drill_history import DrillResult
     from strandline.jobs.operate.recovery.image import Manifest
@@ -72,6 +74,7 @@ class Assurance:
         seconds_a_day_at: {FRESHNESS in seconds, `none` for a view without: what they would take}, by the same run.
         requests_a_day: {verb: requests to an object store} of its refreshes and those of its inner stages, as in that
             run; none of a lake on a disk.
+        next_proof, next_drills: what proving it will take, and the drills that were made in this lake.
         why: what keeps the view from going on, or else what is wrong with the first of these that is.
     """
 
@@ -89,6 +92,8 @@ class Assurance:
     seconds_a_day: float | None
     seconds_a_day_at: dict[str, float] | None
     requests_a_day: dict[str, float] | None
+    next_proof: Forecast
+    next_drills: Whole | None
     why: str
 
     def as_json(self) -> dict[str, Any]:
@@ -118,6 +123,7 @@ class _Found:
         self._hindrances = Hindrances(catalog.definitions(), heads)
         self._drills = _last_of_each(history(lake))
         self._backup = _newest_backup(settings)
+        self._forecasts = Forecasts(lake)
         self._beats: dict[str, Heartbeat | None] = {}
 
     def of(self, view: View) -> Assurance:
@@ -154,6 +160,8 @@ class _Found:
             seconds_a_day=costs.seconds,
             seconds_a_day_at=costs.at,
             requests_a_day=costs.requests,
+            next_proof=self._forecasts.of(PROOF, view.name),
+            next_drills=self._forecasts.of_drills(view.name),
             why=next((each for each in reasons if each), ""),
         )
 

@@ -93,7 +93,7 @@ def write_beside(lake: LakeLayout) -> None:
     ReaderLease(lake.table("averages"), "a reader").publish(40)
     averages = Catalog(lake).get("averages")
     assert isinstance(averages, View)
-    note_proofs(lake, [averages], [Check("averages", "recompute", True, "")], 1)
+    note_proofs(lake, [averages], [Check("averages", "recompute", True, "")], 1, {})
     acknowledge(lake, _ALERT, "ana", 1, "on it")
     write_beat(lake, _BEAT)
     record(lake, [_DRILL])

@@ -8,9 +8,10 @@ A file is written once and never changed, so runs beside each other, on any stor
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.jobs.model.forecast import note_measured
 from strandline.state_store.errors import CorruptState
 from strandline.state_store.files import make_folder, replace
 from strandline.state_store.paths import files_in
@@ -37,6 +38,8 @@ class DrillResult:
         digest_equal: the rows are those that they must be; doubles that were added up anew are equal at 1e-9.
         passed: None when the loss could not be staged.
         why: what was done, or what is wrong.
+        seconds: of the whole drill, with its copy; None in the history, where it is kept to forecast the next one
+            (`jobs.model.forecast`).
     """
 
     drill: str
@@ -50,6 +53,7 @@ class DrillResult:
     target_seconds: float
     passed: bool | None
     why: str
+    seconds: float | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The result as values of JSON."""
@@ -66,8 +70,11 @@ def record(lake: LakeLayout, results: Sequence[DrillResult]) -> None:
         return
     make_folder(lake.drills)
     name = f"{min(result.at for result in results):015d}-{secrets.token_hex(4)}.json"
-    body = {"format": _FORMAT, "results": [result.as_json() for result in results]}
-    replace(lake.drills / name, sealed_members(body))
+    kept = [{name: value for name, value in result.as_json().items() if name != "seconds"} for result in results]
+    replace(lake.drills / name, sealed_members({"format": _FORMAT, "results": kept}))
+    for result in results:
+        if result.passed and result.seconds is not None:
+            note_measured(lake, result.drill, result.view, result.seconds)
 
 
 def history(lake: LakeLayout) -> list[DrillResult]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.jobs.catalog.catalog import Catalog
 from strandline.jobs.model.errors import UnknownName
+from strandline.jobs.model.forecast import UNKNOWN, Forecast, Forecasts
 from strandline.jobs.operate.recovery import rehearsals
 from strandline.jobs.operate.recovery.drill_history import DrillResult
 from strandline.jobs.operate.recovery.ground import DrillNotApplicable, Recovery, Scenario, copied, drillable
@@ -81,15 +82,28 @@ def chosen(names: Sequence[str]) -> list[Scenario]:
 
 @dataclass(frozen=True)
 class Drill:
-    """One rehearsal: a scenario's name, a view, and the seconds that the recovery may take."""
+    """One rehearsal.
+
+    Attributes:
+        scenario: its name.
+        target_seconds: that the recovery may take.
+        forecast: what all of it will take, with the copy.
+    """
 
     scenario: str
     view: str
     target_seconds: float
+    forecast: Forecast = UNKNOWN
 
     def as_json(self) -> dict[str, Any]:
         """The drill as values of JSON."""
         return asdict(self)
+
+
+def with_forecasts(plan: Sequence[Drill], lake: LakeLayout) -> list[Drill]:
+    """The drills of a plan, each with what it will take."""
+    forecasts = Forecasts(lake)
+    return [replace(each, forecast=forecasts.of(each.scenario, each.view)) for each in plan]
 
 
 def plan_drills(
@@ -133,6 +147,12 @@ def run_drill(
     Raises:
         UnknownName: there is no such scenario or view.
     """
+    began = time.monotonic()
+    done = _rehearsed(settings, drill, scratch, backup)
+    return replace(done, seconds=round(time.monotonic() - began, 3))
+
+
+def _rehearsed(settings: Settings, drill: Drill, scratch: Path | None, backup: LakePath | None) -> DrillResult:
     at = time.time_ns() // 1_000_000
     rehearse = scenario(drill.scenario).rehearse
     where = scratch or Path(tempfile.gettempdir())

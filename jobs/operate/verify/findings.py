@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from strandline.jobs.model.forecast import PROOF, note_measured
 from strandline.state_store import files
 from strandline.state_store.delta import reader
 from strandline.state_store.errors import CorruptState, StoreError
@@ -23,7 +24,7 @@ from strandline.state_store.stored_state import members_since, sealed_members
 from strandline.state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from strandline.jobs.model.definitions import View
     from strandline.state_store.layout import LakeLayout
@@ -109,8 +110,14 @@ class Proof:
     why: str = ""
 
 
-def note_proofs(lake: LakeLayout, views: Iterable[View], checks: Iterable[Check], now_ms: int) -> None:
-    """Note what deep checks came to, of the views whose SQL was computed again."""
+def note_proofs(
+    lake: LakeLayout, views: Iterable[View], checks: Iterable[Check], now_ms: int, took: Mapping[str, float]
+) -> None:
+    """Note what deep checks came to and took, of the views whose SQL was computed again.
+
+    Args:
+        took: {view: seconds of its checks}.
+    """
     by_table: dict[str, list[Check]] = {}
     for each in checks:
         by_table.setdefault(each.table, []).append(each)
@@ -123,6 +130,8 @@ def note_proofs(lake: LakeLayout, views: Iterable[View], checks: Iterable[Check]
                 _note(lake, view.name, now_ms, wrong)
             except StoreError as error:  # a proof of a lake that is only read is one all the same
                 log.warning("the proof of '%s' is not kept in the lake: %s", view.name, error.message)
+        if computed and not wrong and view.name in took:
+            note_measured(lake, PROOF, view.name, took[view.name])
 
 
 def _note(lake: LakeLayout, view: str, now_ms: int, wrong: str) -> None:

@@ -22,6 +22,7 @@ The proofs of a view are those of its checks that read all of its rows, and so a
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
@@ -135,7 +136,12 @@ def _outcome(check: Callable[[], Outcome]) -> Outcome:
 
 
 def verify(
-    settings: Settings, names: Sequence[str] = (), *, deep: bool = False, steps: Steps = UNWATCHED
+    settings: Settings,
+    names: Sequence[str] = (),
+    *,
+    deep: bool = False,
+    steps: Steps = UNWATCHED,
+    took: dict[str, float] | None = None,
 ) -> list[Check]:
     """Check tables against their logs, files, histories and definitions. Nothing is changed; no JVM is started.
 
@@ -143,6 +149,7 @@ def verify(
         names: of definitions, for all their tables, or of tables; without names all tables of the lake.
         deep: each view's SQL is computed again as well, by DuckDB, in memory.
         steps: told of each table.
+        took: to be filled with {definition: the seconds of the checks of its tables}.
 
     Returns:
         the checks, table by table. A fault of a table is a failed check, never an error.
@@ -156,7 +163,10 @@ def verify(
     found: list[Check] = []
     for number, subject in enumerate(chosen, 1):
         steps.begin(sentence("verifying '{}', table {} of {}", Name(subject.table), number, len(chosen)))
+        began = time.monotonic()
         found += verifier.checks(subject)
+        if took is not None:
+            took[subject.owner] = took.get(subject.owner, 0.0) + time.monotonic() - began
     return found
 
 
@@ -240,8 +250,9 @@ def prove(view: View, settings: Settings, catalog: Catalog, lake: LakeLayout) ->
     """
     if reader.head(lake.table(view.name)) is None:
         return [Verdict(name, True, "no commit yet: nothing has come") for name in PROOFS]
-    checks = verify(settings, [view.name], deep=True)
-    note_proofs(lake, [view], checks, now_ms())
+    took: dict[str, float] = {}
+    checks = verify(settings, [view.name], deep=True, took=took)
+    note_proofs(lake, [view], checks, now_ms(), took)
     named = {"recompute": ("recompute",), "feed": ("feed",), "digest": ("digest", "row_count")}
     rest = tuple({each.check for each in checks} - {name for names in named.values() for name in names})
     found = [_folded(name, [c for c in checks if c.check in names]) for name, names in named.items()]

@@ -91,6 +91,9 @@ def test_every_view_has_its_health_checks_and_proofs(
         assert len(found) == 3 * checks, "of three views"
         assert {each.check_name for each in found if not each.passed} <= {"dead_letters"}
     assert all(each.metadata["proof seconds"].value for each in found), "so that the page says what another one costs"
+    assert "proof seconds, forecast" not in found[0].metadata, "nothing was known"
+    again = repository.get_job("proofs").execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert all(each.metadata["proof seconds, forecast"].value for each in again)
 
 
 def test_a_drain_makes_the_cheap_checks_and_not_the_dear_ones(repository: dg.RepositoryDefinition) -> None:
