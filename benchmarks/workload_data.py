@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 STEADY = 7
 """Epochs at the end that are counted as steady: the first ones pay for cold caches."""
 
+W1_EPOCHS = 10
+
 W1_TABLES = "CREATE STREAM events (key BIGINT, value BIGINT) WITH (KAFKA_TOPIC='events', PARTITIONS=1);"
 W1_VIEW = "CREATE MATERIALIZED VIEW w1 AS SELECT key, COUNT(*) AS n, SUM(value) AS total FROM events GROUP BY key;"
 W2_TABLES = """
@@ -48,6 +50,7 @@ class Workload:
 
     Attributes:
         epochs: the changes of each epoch.
+        length: how many there are.
         check: raises AssertionError unless the view's rows are right after that epoch.
     """
 
@@ -55,6 +58,7 @@ class Workload:
     statements: str
     view: str
     epochs: Callable[[], Iterator[Changes]]
+    length: int
     check: Callable[[pa.Table, int], None]
 
 
@@ -75,13 +79,13 @@ def w1_epochs() -> Iterator[Changes]:
     """Ten times 500,000 events."""
     chance = np.random.default_rng(42)
     keys, values = chance.integers(0, 100_000, 5_000_000), chance.integers(0, 1000, 5_000_000)
-    for first in range(0, 5_000_000, 500_000):
+    for first in range(0, 5_000_000, 5_000_000 // W1_EPOCHS):
         part = slice(first, first + 500_000)
         yield {"events": pa.table({"key": keys[part], "value": values[part]})}
 
 
 def w1_check(rows: pa.Table, epoch: int) -> None:
-    if epoch == 10:
+    if epoch == W1_EPOCHS:
         assert (rows.num_rows, pc.sum(rows["n"]).as_py()) == (100_000, 5_000_000)
         assert pc.sum(rows["total"]).as_py() == 2_496_777_159
 
@@ -117,6 +121,6 @@ def w2_check(rows: pa.Table, epoch: int) -> None:
 
 
 WORKLOADS = (
-    Workload("W1", W1_TABLES + W1_VIEW, "w1", w1_epochs, w1_check),
-    Workload("W2", W2_TABLES + W2_VIEW, "w2", w2_epochs, w2_check),
+    Workload("W1", W1_TABLES + W1_VIEW, "w1", w1_epochs, W1_EPOCHS, w1_check),
+    Workload("W2", W2_TABLES + W2_VIEW, "w2", w2_epochs, len(W2_ANSWERS), w2_check),
 )
