@@ -6,6 +6,8 @@ killed before it could report.
     commits of a table since the version that was told last ──> one materialization of each asset of the table
     a view's state (held, stopped, damaged) that changed,    ──> an evaluation of its check `state`
     or is that of a version which was just told                 (and what other checks said last: see `told_checks`)
+    a run of Dagster's has ended, and hides what other runs  ──> the evaluations of these checks, once more
+    found of its views
 
 The lake is the only truth. The cursor merely spares looking twice: what was told last of a table is the version in its
 last materialization. A table of a pipeline that a run of Dagster's is at work on is left to that run until it ends.
@@ -75,6 +77,7 @@ _AT_WORK: Final = (
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 )
+_OVER: Final = (DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED)
 _EVENT = dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 
@@ -110,6 +113,10 @@ class Cursor:
     """What earlier ticks have told: {table: version}, {table: when, seconds since the epoch} and {view: state}; and the
     table that the next one begins with.
 
+    Attributes:
+        looked: when the last tick began.
+        hidden: the views of which a run may have hidden checks, and {view: when they were told `again`}.
+
     A tick that had no time for all goes on there, or tables that never stand still would keep it from the others.
     """
 
@@ -117,6 +124,9 @@ class Cursor:
     at: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     first: str = ""
+    looked: float = 0.0
+    again: dict[str, int] = field(default_factory=dict)
+    hidden: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
@@ -168,6 +178,11 @@ def _events(
     names = [*names[begin:], *names[:begin]]
     checks = ToldChecks(instance, {key: found for each in free for key, found in each.checks.items()})
     rows = _Rows(lake, instance, pipelines, [spec.key for name in names for spec in shown.get(name, ())], cursor)
+    drained = _drained(instance, pipelines, cursor)
+    cursor.hidden = sorted(
+        {*cursor.hidden, *(view for each in pipelines if each.pipeline in drained for view in each.views)}
+    )
+    every = told_every(sum(len(found) for each in pipelines for found in each.checks.values()))
     told = 0
     for number, name in enumerate(names):
         if number and (time.monotonic() - began > _TICK_SECONDS or told >= _TICK_EVENTS):
@@ -179,6 +194,11 @@ def _events(
             found += rows.of_none(name, shown[name])
         states = _of_state(name, views[name], hindrances, cursor, anew=bool(found)) if name in views else {}
         events: list[_EVENT] = [*found, *checks.beside([each.asset_key for each in found], states)]
+        if name in cursor.hidden and name in views and time.time() - cursor.again.get(name, 0) >= every:
+            hidden = () if found else [*checks.hidden(views[name])]
+            events += hidden
+            cursor.hidden.remove(name)
+            cursor.again |= {name: int(time.time())} if hidden else {}
         told += len(events)
         yield from events
 
@@ -256,6 +276,16 @@ def _of_state(view: str, key: dg.AssetKey, hindrances: Hindrances, cursor: Curso
 def _at_work(instance: DagsterInstance, pipelines: Sequence[Shown]) -> set[str]:
     """The pipelines that a run of Dagster's is at work on."""
     runs = [record.dagster_run for record in instance.get_run_records(RunsFilter(statuses=list(_AT_WORK)))]
+    return {each.pipeline for each in pipelines if any(_works_on(run, each) for run in runs)}
+
+
+def _drained(instance: DagsterInstance, pipelines: Sequence[Shown], cursor: Cursor) -> set[str]:
+    """The pipelines that a run of Dagster's was at work on which has ended since the last tick."""
+    since, cursor.looked = cursor.looked, time.time()
+    if not since:
+        return {each.pipeline for each in pipelines}
+    ended = RunsFilter(statuses=list(_OVER), updated_after=dt.datetime.fromtimestamp(since - _COMMITS_SECONDS, dt.UTC))
+    runs = [record.dagster_run for record in instance.get_run_records(ended)]
     return {each.pipeline for each in pipelines if any(_works_on(run, each) for run in runs)}
 
 

@@ -10,6 +10,8 @@ the rows of a stream are told outside of runs, and of their checks there, beside
 | one that was made for it now | if it comes to something else than before, and every five minutes |
 | another, last made by a run | once more, with the moment at which it was found |
 | another, that was told outside of runs already | not again: Dagster goes on showing it |
+
+A drain is a run, and hides all that it has not made itself: that is told once more when the drain is over.
 """
 
 from __future__ import annotations
@@ -93,6 +95,22 @@ class ToldChecks:
             found = self._of(check, made.get(check), latest.get(check))
             if found is not None:
                 yield found
+
+    def hidden(self, key: dg.AssetKey) -> Iterator[dg.AssetCheckEvaluation]:
+        """What is to be told, outside of runs, of checks that the materialization by a run has hidden."""
+        found = self._instance.get_asset_records([key])
+        newest = found[0].asset_entry.last_materialization_record if found else None
+        if newest is None or newest.run_id == RUNLESS_RUN_ID:
+            return
+        latest = self._instance.event_log_storage.get_latest_asset_check_execution_by_key(self._checks.get(key, ()))
+        for check, record in latest.items():
+            last = last_evaluation(self._instance, check, record)
+            if last is None or record.run_id == newest.run_id or self._is_at_work(record):
+                continue
+            made_of = last[0].target_materialization_data
+            later = record.create_timestamp > newest.timestamp  # in whole seconds, as Dagster compares them
+            if not (later if made_of is None else made_of.storage_id == newest.storage_id):
+                yield _once_more(*last)
 
     def _of(
         self, check: dg.AssetCheckKey, made: dg.AssetCheckEvaluation | None, record: AssetCheckExecutionRecord | None

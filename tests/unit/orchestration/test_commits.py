@@ -19,6 +19,7 @@ from strandline.orchestration.told_rows import told_every
 from strandline.state_store.delta import reader
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
+from tests.unit.orchestration.test_told_checks import PROOF, STATE, drained, proved
 
 __all__ = ["made", "template"]  # fixtures
 
@@ -168,6 +169,34 @@ def test_a_pipeline_at_work_is_left_to_its_run_until_that_ends(daemon: Daemon, j
     assert daemon.tick() == []
     daemon.instance.report_run_failed(run, "killed")
     assert TOTALS in daemon.materialized()
+
+
+def test_after_a_drain_what_other_runs_have_found_is_told_once_more_but_not_with_every_drain(
+    daemon: Daemon, made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after one that changed no row of the view: its materialization hides the proof all the same."""
+    now = [time.time()]
+    clock = SimpleNamespace(monotonic=time.monotonic, time=lambda: now[0])
+    monkeypatch.setattr("strandline.orchestration.sensors.time", clock)
+    monkeypatch.setattr("strandline.orchestration.sensors.told_every", lambda _events: 300.0)
+    daemon.tick()
+    proved(made, daemon.instance)
+
+    def told() -> list[str]:
+        return [each.check_name for each in daemon.tick() if isinstance(each, dg.AssetCheckEvaluation)]
+
+    head = reader.head(made.lake.table("totals"))
+    assert head is not None
+    assert told() == [], "it is shown"
+    drained(daemon.instance, head.version)
+    assert told() == [PROOF.name, STATE.name]
+    assert told() == []
+    drained(daemon.instance, head.version)
+    assert (told(), told()) == ([], []), "a moment ago"
+    now[0] += 300
+    assert told() == [PROOF.name, STATE.name], "the drain is not forgotten meanwhile"
+    now[0] += 300
+    assert told() == []
 
 
 def test_a_view_that_waits_for_another_says_so_and_later_that_it_goes_on(daemon: Daemon, made: MadeLake) -> None:

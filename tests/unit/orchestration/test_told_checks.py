@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import dagster as dg
 import pytest
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationPlanned
+from dagster._core.events import StepMaterializationData
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
@@ -97,6 +99,44 @@ def test_a_nightly_proof_stays_on_the_page_of_a_view_that_changes_and_says_when_
     newer = shown(instance, PROOF)
     assert newer is not None
     assert newer.metadata[FOUND_AT] != again.metadata[FOUND_AT]
+
+
+def drained(instance: dg.DagsterInstance, number: int) -> None:
+    """A run that materializes the view, as a drain does."""
+
+    run = instance.add_run(dg.DagsterRun("drain_shop", status=dg.DagsterRunStatus.SUCCESS))
+    rows = StepMaterializationData(dg.AssetMaterialization(TOTALS, metadata={"delta version": number}))
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION.value
+    instance.report_dagster_event(dg.DagsterEvent(kind, run.job_name, event_specific_data=rows), run.run_id)
+    time.sleep(1.05)  # Dagster stores the moments of checks in whole seconds: none is of this one
+
+
+def test_a_proof_stays_on_the_page_after_a_drain(made: MadeLake, instance: dg.DagsterInstance) -> None:
+    told = ToldChecks(instance, {TOTALS: [PROOF, STATE]})
+
+    def tell_hidden() -> list[str]:
+        events = list(told.hidden(TOTALS))
+        for event in events:
+            instance.report_runless_asset_event(event)
+        return [event.check_name for event in events]
+
+    drained(instance, 1)
+    assert tell_hidden() == [], "it was never made, and nothing is made up"
+    proved(made, instance)
+    assert tell_hidden() == [], "it is shown"
+    moments = set()
+    for number in (2, 3):
+        drained(instance, number)
+        assert shown(instance, PROOF) is None, "what Dagster does by itself"
+        assert tell_hidden() == ["digest"]
+        again = shown(instance, PROOF)
+        assert again is not None
+        assert again.passed
+        moments.add(again.metadata[FOUND_AT])
+        assert tell_hidden() == [], "once for each drain"
+    assert len(moments) == 1, "it says when it was made, not when it was told"
+    materialize(instance, 4)
+    assert tell_hidden() == [], "beside a stream that is told with its rows"
 
 
 def test_a_check_that_a_run_is_about_to_make_is_left_to_it_and_one_whose_run_died_is_told(
