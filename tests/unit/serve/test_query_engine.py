@@ -11,7 +11,7 @@ import pytest
 
 from strandline.jobs.functions.python import Library, registered
 from strandline.jobs.model import types as t
-from strandline.jobs.model.errors import FunctionRefused, InvalidQuery
+from strandline.jobs.model.errors import FunctionRefused, InvalidQuery, UnknownName
 from strandline.jobs.serve.errors import TooLarge
 from strandline.jobs.serve.query_engine import QueryDatabase, QueryEngine
 from strandline.jobs.serve.terms import QueryBudget, QueryLimits
@@ -48,7 +48,7 @@ def test_what_a_query_makes_is_gone_with_it(database: QueryDatabase) -> None:
     with engine(database) as first:
         first.define("CREATE SCHEMA ours; CREATE TABLE ours.made AS SELECT 1 AS a; CREATE MACRO twice(x) AS 2 * x")
         assert value(first, "SELECT twice(a) FROM ours.made") == 2
-    with engine(database) as second, pytest.raises(InvalidQuery, match="twice does not exist"):
+    with engine(database) as second, pytest.raises(UnknownName, match="unknown function 'twice'"):
         second.query("SELECT twice(1)", {})
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from strandline.jobs.model.errors import InvalidQuery, NotSupported
+from strandline.jobs.model.errors import NotSupported
 from strandline.jobs.model.settings import Settings
 from strandline.jobs.operate.verify.verify import verify
 from strandline.jobs.run.pipeline import drain
+from strandline.jobs.serve.errors import RowNotAnswered
 from strandline.jobs.session.interpreter import Interpreter
 from strandline.state_store.delta import reader
 from strandline.state_store.layout import LakeLayout
@@ -103,7 +104,7 @@ def test_a_pull_has_an_error(settings: Settings, lake: LakeLayout) -> None:
     both.was_found(1, 1, "a")
     both.was_found(2, 1, "b")
     drain(settings, "shop")
-    with pytest.raises(InvalidQuery, match="More than one row"):
+    with pytest.raises(RowNotAnswered, match="has several rows"):
         list(Interpreter(settings, "shop").run("SELECT id, (SELECT name FROM found WHERE found.k = asks.k) FROM asks;"))
 
 
