@@ -319,17 +319,12 @@ def _deleted_since(path: LakePath, then: Snapshot, now: Snapshot, merge: Merge, 
     for number, name in enumerate(merge.files):
         if name not in now.files:
             raise conflict(path, then.version)
-        before, after = (_gone(path, each.files[name]) for each in (then, now))
+        before, after = (deleted_rows(path, each.files[name].get("deletionVector")) for each in (then, now))
         if before - after:
             raise conflict(path, then.version)
         if newly := after - before:
             found |= BitMap64(places.of(number, newly))
     return found
-
-
-def _gone(path: LakePath, body: Mapping[str, Any]) -> BitMap64:
-    vector = body.get("deletionVector")
-    return BitMap64() if vector is None else deleted_rows(path, vector)
 
 
 def _tagged(staged: Staged, snapshot: Snapshot, plan: CompactionPlan) -> Staged:

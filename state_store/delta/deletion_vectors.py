@@ -77,16 +77,18 @@ def write_vectors(table: LakePath, vectors: Mapping[str, BitMap64]) -> VectorFil
     return VectorFile(path, descriptors)
 
 
-def deleted_rows(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
+def deleted_rows(table: LakePath, descriptor: Mapping[str, Any] | None) -> BitMap64:
     """The positions of the rows that a vector deletes. Several readers may get the same ones, and must not change them.
 
     Args:
-        descriptor: the `deletionVector` of an action in the log.
+        descriptor: the `deletionVector` of an action in the log; None: there is no vector, and no row is deleted.
 
     Raises:
         VersionGone: the vector's file is gone.
         CorruptState: the vector is broken, or lies outside the table.
     """
+    if descriptor is None:
+        return BitMap64()
     try:
         positions = _read(table, descriptor)
         expected = int(descriptor["cardinality"])
@@ -109,7 +111,7 @@ def deleted_positions(table: LakePath, descriptor: Mapping[str, Any] | None, row
 
     Raises: as `deleted_rows`; CorruptState: the vector names a row that the file does not have.
     """
-    gone = deleted_rows(table, descriptor) if descriptor is not None else BitMap64()
+    gone = deleted_rows(table, descriptor)
     if gone and gone.max() >= rows:
         raise CorruptState(
             sentence("a deletion vector of '{}' names rows that are not there", table_at(table)), where=str(table)

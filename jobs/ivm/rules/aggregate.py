@@ -33,7 +33,7 @@ from strandline.jobs.engines.engine import NEGATIVE_WEIGHT, Engine, filtered
 from strandline.jobs.functions.aggregates.contract import ORDER_TYPE, GroupChanges
 from strandline.jobs.functions.aggregates.linear import result_text
 from strandline.jobs.functions.aggregates.registry import function_of
-from strandline.jobs.ivm.rules.computed_again import Again, bounds_of, computed_again, known
+from strandline.jobs.ivm.rules.computed_again import Again, bounds_of, computed_again, known, known_columns
 from strandline.jobs.ivm.rules.delta_join import all_rows, ctes
 from strandline.jobs.ivm.rules.named_once import named_once
 from strandline.jobs.ivm.rules.stored import ROWS, before, columns, reads_values, render, state_column, typed, value_of
@@ -148,16 +148,14 @@ def groups_computed_again(stage: AggregateStage, again: Again, engine: Engine, c
     """SELECT of the groups, all their columns, whose rows are read again for these calls; with what is known of their
     values (`Bounds.columns`), where they have bounds."""
     texts = [*_before_results(stage, (again,), engine, changed), *_groups_again(stage, (again,), engine)]
-    names = [engine.name(group.name) for group in stage.group]
-    if any(bounds_of(stage, again)):
-        names += [known(call, engine) for call in again.calls]
+    names = [*(engine.name(group.name) for group in stage.group), *known_columns(stage, again, engine)]
     return f"WITH {', '.join(texts)}\nSELECT {', '.join(names)} FROM __f{again.number}"
 
 
 def _known_values(stage: AggregateStage, again: Again, engine: Engine) -> str:
     """`__l`: of each group the values of rows that it has for certain, since more of them came than went."""
     groups = [engine.name(group.name) for group in stage.group]
-    taken = [*(name for call in again.calls for name in _arguments(call, engine))]
+    taken = [name for call in again.calls for name in _arguments(call, engine)]
     taken += [name for call in again.calls for name in [filter_name(call, engine)] if name is not None]
     made = [
         f"{function_of(call).anew(engine, call, _changes(call, '1', engine))} AS {known(call, engine)}"
@@ -296,12 +294,13 @@ def _groups_again(stage: AggregateStage, again: tuple[Again, ...], engine: Engin
         f"{' OR '.join(f'({_must_recompute(call, engine)})' for call in each.calls)} AS {_flag(each)}" for each in again
     ]
     texts = [f"__n AS (\n  SELECT *, {', '.join(flags)}\n  FROM __m\n)"]
+    groups = [engine.name(group.name) for group in stage.group]
     for each in again:
-        groups = [engine.name(group.name) for group in stage.group]
         listed, source = [f"__n.{group}" for group in groups] or ["TRUE AS __any"], "__n"
-        if any(bounds_of(stage, each)):
+        beside = known_columns(stage, each, engine)
+        if beside:
             texts.append(_known_values(stage, each, engine))
-            listed += [known(call, engine) for call in each.calls]
+            listed += beside
             source = f"__n LEFT JOIN __l{each.number} ON {_same(groups, '__n', f'__l{each.number}')}"
         texts.append(
             f"__f{each.number} AS (SELECT {', '.join(listed)} FROM {source} WHERE __n.{_flag(each)} AND __n.{ROWS} > 0)"

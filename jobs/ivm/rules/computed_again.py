@@ -10,6 +10,7 @@ The rows of a group may be most of the join: what its bounds leave out, the epoc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,13 +18,12 @@ from sqlglot import exp
 
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.aggregates.registry import function_of
+from strandline.jobs.ivm.rules.delta_join import PADDING
 from strandline.jobs.ivm.rules.stored import reads_values
 from strandline.jobs.model.stage import AggregateCall, AggregateStage, Body, Core, storage_of_body
 from strandline.jobs.sql.trees import conjuncts
 
 _CONSTANTS: Final = (exp.Literal, exp.Boolean)
-_PADDING: Final = ("right", "full")
-"""The joins that may put NULLs in the place of rows left of them."""
 
 
 @dataclass(frozen=True)
@@ -132,23 +132,30 @@ def bounds_of(stage: AggregateStage, again: Again) -> tuple[Bounds | None, ...]:
 
 def _bounds(stage: AggregateStage, again: Again, core: Core) -> Bounds | None:
     made = {column.name: column.expression for column in core.columns}
-
-    def column(expression: exp.Expression) -> exp.Expression:
-        """A plain column as the core computes it."""
-        plain = isinstance(expression, exp.Column) and not expression.table
-        return made.get(expression.name, expression) if plain else expression
-
-    groups = [(group.name, column(group.expression)) for group in stage.group]
-    values = [(call, column(call.arguments[0])) for call in again.calls]
+    groups = [(group.name, through(group.expression, made)) for group in stage.group]
+    values = [(call, through(call.arguments[0], made)) for call in again.calls]
     read = {each.table if isinstance(each, exp.Column) else "" for _, each in [*groups, *values]}
     aliases = {each.alias for each in core.inputs if each.join == "inner"}
-    if len(core.inputs) < 2 or len(read) != 1 or not read <= aliases or any(i.join in _PADDING for i in core.inputs):
+    if len(core.inputs) < 2 or len(read) != 1 or not read <= aliases or any(i.join in PADDING for i in core.inputs):
         return None
     return Bounds(
         next(iter(read)),
         tuple((name, each.name) for name, each in groups),
         tuple((call, each.name) for call, each in values),
     )
+
+
+def through(expression: exp.Expression, columns: Mapping[str, exp.Expression]) -> exp.Expression:
+    """An expression over a body's columns; a plain one as the core computes it."""
+    if isinstance(expression, exp.Column) and not expression.table:
+        return columns.get(expression.name, expression)
+    return expression
+
+
+def known_columns(stage: AggregateStage, again: Again, engine: Engine) -> list[str]:
+    """What is known of the values of a group (`Bounds.columns`); nothing where no core has bounds."""
+    bounds = next(filter(None, bounds_of(stage, again)), None)
+    return [] if bounds is None else bounds.columns(engine)
 
 
 def known(call: AggregateCall, engine: Engine) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from sqlglot import exp
 
@@ -139,7 +139,7 @@ def _all(core: Core, side: Side) -> dict[str, Side]:
 
 def is_linear(core: Core, place: int) -> bool:
     """True if a change of that input is the same change of the join's rows, whatever the other rows are."""
-    later_pads = any(each.join in ("right", "full") for each in core.inputs[place + 1 :])
+    later_pads = any(each.join in PADDING for each in core.inputs[place + 1 :])
     return core.inputs[place].join in ("inner", "right") and not later_pads
 
 
@@ -243,6 +243,8 @@ def _source(core: Core, term: Term) -> FromClause:
 
 Side = Literal["delta", "old", "new"]
 
+PADDING: Final = ("right", "full")
+"""The joins that may put NULLs in the place of the rows left of them."""
 _TOUCHED = "__touched"
 _KEYS = "__keys"
 # The FROM clause of constants, or where the first relation joins them: one row, which nobody reads.
@@ -345,7 +347,7 @@ def _restriction(source: FromClause, engine: Engine) -> _Restriction | None:
     inputs = source.core.inputs
     place = next(at for at, each in enumerate(inputs) if each.alias == source.touched_by)
     each = inputs[place]
-    padding = [at for at, later in enumerate(inputs) if at >= place and later.join in ("right", "full")]
+    padding = [at for at, later in enumerate(inputs) if at >= place and later.join in PADDING]
     padding = [at for at in padding if at > place or inputs[at].join == "full"]
     if not padding:
         if each.on is None:

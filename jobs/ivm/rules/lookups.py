@@ -30,8 +30,8 @@ from sqlglot import exp
 from strandline.jobs.engines.engine import Engine
 from strandline.jobs.functions.render import lower
 from strandline.jobs.ivm.rules.aggregate import chosen, groups_computed_again
-from strandline.jobs.ivm.rules.computed_again import Bounds, bounds_of, computed_again
-from strandline.jobs.ivm.rules.delta_join import ctes, equalities, terms
+from strandline.jobs.ivm.rules.computed_again import Bounds, bounds_of, computed_again, through
+from strandline.jobs.ivm.rules.delta_join import PADDING, ctes, equalities, terms
 from strandline.jobs.ivm.rules.stored import typed, value_of
 from strandline.jobs.model.stage import (
     AggregateStage,
@@ -53,7 +53,6 @@ from strandline.state_store.tablespec import STATE
 
 SELF: Final = "self_old"
 _SAME: Final = "IS NOT DISTINCT FROM"
-_PADDING: Final = ("right", "full")
 _TOUCHED: Final = "__touched"
 """The changed rows of the input that a term is restricted by; the input itself is read as it was, or is."""
 
@@ -227,7 +226,7 @@ class _Walk:
         """From the changed rows of an input."""
         restricting = self.touched_by is not None
         rows = f"{self.engine.name(f'delta_{alias}')} AS {self.engine.name(alias)}"
-        padding = [place for place, each in enumerate(self.core.inputs) if each.join in _PADDING]
+        padding = [place for place, each in enumerate(self.core.inputs) if each.join in PADDING]
         if padding == [1] and restricting and alias in [each.alias for each in self.core.inputs[:2]]:
             self._go_on(self._found_on_both_sides(alias, rows))
             return
@@ -266,12 +265,12 @@ class _Walk:
             bounds: leave out rows of that input.
         """
         columns = {column.name: column.expression for column in self.core.columns}
-        padded = any(each.join in _PADDING for each in self.core.inputs)
+        padded = any(each.join in PADDING for each in self.core.inputs)
         for each in self.core.inputs:
             found = [
                 (part.name, name)
                 for part in parts
-                for name in [_column_of(_through(part.expression, columns), each.alias)]
+                for name in [_column_of(through(part.expression, columns), each.alias)]
                 if name is not None and _stored(each.relation, name) is not None
             ]
             nullable = each.join != "inner"
@@ -342,7 +341,7 @@ class _Walk:
         """True if some join puts NULLs in the place of a row of that input."""
         places = [place for place, each in enumerate(self.core.inputs) if each.alias == alias]
         return any(
-            each.join in ("left", "full") if place in places else each.join in _PADDING
+            each.join in ("left", "full") if place in places else each.join in PADDING
             for place, each in enumerate(self.core.inputs)
             if places and place >= places[0]
         )
@@ -378,13 +377,6 @@ class _Walk:
 
 def _numbered(values: Sequence[str]) -> str:
     return ", ".join(f"{value} AS k{place}" for place, value in enumerate(values))
-
-
-def _through(expression: exp.Expression, columns: Mapping[str, exp.Expression]) -> exp.Expression:
-    """An expression over a body's columns; a plain one as the core computes it."""
-    if isinstance(expression, exp.Column) and not expression.table:
-        return columns.get(expression.name, expression)
-    return expression
 
 
 def _column_of(expression: exp.Expression, alias: str) -> str | None:
